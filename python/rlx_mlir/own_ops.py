@@ -218,7 +218,9 @@ def register_op(
         jvp: `(m, operands, results, tangents, **parameters)`: builds a tangent for each result; those of operands are
             None for zeros. Without it forward mode is the transpose of `vjp`; without both, derivatives go through what
             `lowering` builds.
-        batching: kept in the record for batching; nothing uses it yet.
+        batching: `(m, operands, batched, **parameters)`: builds the results of a batch, which is their first dimension,
+            and that of the operands for which `batched` says so. Without it a batch is one of what `lowering` builds,
+            or calls of the kernel one after the other.
         sample: `(rng)`, of which rng is a numpy Generator: ([operands], {parameters}) for the fuzzer to draw, with a
             `TensorSpec` for each operand.
 

@@ -20,8 +20,8 @@ def push_forward(
 ) -> list[Value | None]:
     """The tangents of values, from those of what they are computed from; arguments are as of `pull_back`.
 
-    Gives a tangent for each of `wanted`, None where it doesn't depend on any of `given`. Those of an operation's results
-    stand before the next operation, whose rule may read them where that stands.
+    Gives a tangent for each of `wanted`, None where it doesn't depend on any of `given`. Those of an operation's
+    results stand before the next operation, whose rule may read them where that stands.
     """
     tangents: dict[ir.Value, Value] = dict(given)
     for op, following in zip(ops, [*ops[1:], None], strict=False):

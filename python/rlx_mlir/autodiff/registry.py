@@ -43,6 +43,9 @@ from rlx_mlir.mir.registry import BATCHING, COMPOSITIONS, JVPS, VJPS, call_argum
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
+#: Operations through which no derivative goes, by name.
+CONSTANT: set[str] = set()
+
 #: What operations that are computed as a whole are differentiated as, by name; called as compositions are.
 PARTS: dict[str, Callable[..., Any]] = {}
 
@@ -164,6 +167,7 @@ def made_of(op: ir.Operation) -> Callable[..., Any] | None:
 
 def none(*ops: type[ir.OpView]) -> None:
     """Registers operations through which no derivative goes: their results don't depend on small changes."""
+    CONSTANT.update(op.OPERATION_NAME for op in ops)
     vjp(*ops)(lambda m, at, *operands, **attributes: ())
     jvp(*ops)(lambda m, at, *operands, **attributes: (None,) * len(at.results))
 

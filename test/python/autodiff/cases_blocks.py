@@ -68,7 +68,7 @@ PRODUCTS = {
     "batched_dense_solve of several": Case(
         lambda b, a, x: b.batched_dense_solve(b.add(a, 4.0 * np.eye(3)), x), {"a": normal(2, 3, 3), "x": normal(2, 3, 2)}
     ),
-}  # fmt: skip
+}
 
 
 
@@ -107,7 +107,7 @@ SCALED |= {
         {"x": normal(2, 2, 3, dtype="f32"), "w": normal(4, 3, dtype="f32"), "s": normal(2, 2, dtype="f32"), "t": normal(4, dtype="f32")},
         wrt=["s", "t"], tolerance=SINGLE,
     ),
-}  # fmt: skip
+}
 
 NORMS = {
     **{
@@ -138,7 +138,7 @@ NORMS = {
     "fused_residual_rms_norm": Case(
         lambda b, x, r, g: b.fused_residual_rms_norm(x, r, g, eps=0.25), {"x": normal(2, 3), "r": normal(2, 3), "g": normal(3)}
     ),
-}  # fmt: skip
+}
 
 
 def _attention(queries=3, keys=3, heads=SHARED, mask=None, pos=False, layout="packed", words=True, **options):
@@ -213,7 +213,7 @@ ATTENTION = {
         {"x": normal(1, 2, 8), "w": normal(8, 24), "o": normal(8, 8), "g": normal(8), "u": normal(8, 6), "d": normal(6, 8),
          "mask": given([[True, True]], "i1")}, orders=1,
     ),
-}  # fmt: skip
+}
 
 RECURRENCES = {
     "selective_scan": Case(
@@ -234,6 +234,6 @@ RECURRENCES = {
         lambda b, q, k, v, g, c: b.gated_delta_net(q, k, v, g, c, None)[0],
         {**{name: normal(1, 3, 2, 2, scale=0.7) for name in "qkv"}, "g": normal(1, 3, 2, scale=0.3), "c": positive(1, 3, 2)},
     ),
-}  # fmt: skip
+}
 
 BLOCKS = PRODUCTS | SCALED | NORMS | ATTENTION | RECURRENCES

@@ -44,7 +44,7 @@ def _of_complex(word):
         return Case(
             lambda b, x, y: getattr(b, builder)(x, _half_plane(b, y)), {"x": complexes(2, 2), "y": complexes(2)},
             tolerance=SINGLE,
-        )  # fmt: skip
+        )
     if word in HALF_PLANE:
         return Case(lambda b, z: getattr(b, builder)(_half_plane(b, z)), {"z": complexes(2, 2)}, tolerance=SINGLE)
     return Case(lambda b, z: getattr(b, builder)(z), {"z": complexes(2, 2)}, tolerance=SINGLE)
@@ -90,7 +90,7 @@ ELEMENTWISE = {
     "elementwise_region": Case(
         lambda b, x, y: b.elementwise_region([x, y], [("add", "i0", "i1"), ("silu", "s0")]), {"x": normal(4), "y": normal(4)}
     ),
-}  # fmt: skip
+}
 
 SHAPE = {
     "reshape": Case(lambda b, x: b.reshape(x, [3, -1]), {"x": normal(2, 3, 2)}),
@@ -125,7 +125,7 @@ SHAPE = {
     "cache_update": Case(
         lambda b, c, n, p: b.cache_update(c, n, p), {"c": normal(2, 4, 3), "n": normal(2, 2, 3), "p": given([1, 2], "i32")}
     ),
-}  # fmt: skip
+}
 
 REDUCTIONS = {
     **{
@@ -148,7 +148,7 @@ REDUCTIONS = {
     "cumsum exclusive": Case(lambda b, x: b.cumsum(x, 0, exclusive=True), {"x": normal(3, 2).sized("n", 2)}),
     "top_k": Case(lambda b, x: b.top_k(x, 2)[0], {"x": apart(5)}),
     "top_k of rows": Case(lambda b, x: b.top_k(x, 2)[0], {"x": apart(2, 2, 4).sized("n", 2, 4)}),
-}  # fmt: skip
+}
 
 INDEXING = {
     "gather": Case(lambda b, t, i: b.gather(t, i), {"t": normal(4, 2), "i": integers(2, 3, below=4)}),
@@ -171,6 +171,6 @@ INDEXING = {
     "softmax_cross_entropy_backward": Case(
         lambda b, x, i, d: b.softmax_cross_entropy_backward(x, i, d), {"x": normal(3, 4), "i": integers(3, below=4), "d": normal(3)}
     ),
-}  # fmt: skip
+}
 
 CORE = ELEMENTWISE | SHAPE | REDUCTIONS | INDEXING

@@ -27,7 +27,7 @@ CONVOLUTIONS = {
     "conv2d_backward_weight": Case(
         lambda b, x, dy: b.conv2d_backward_weight(x, dy, kernel_size=2, **GEOMETRY), {"x": normal(2, 4, 5, 6), "dy": normal(2, 4, 6, 2)}
     ),
-}  # fmt: skip
+}
 
 POOLS = {
     **{
@@ -42,7 +42,7 @@ POOLS = {
     "max_pool2d_backward": Case(
         lambda b, x, dy: b.maxpool2d_backward(x, dy, kernel_size=2, padding=1), {"x": apart(1, 2, 3, 3), "dy": normal(1, 2, 4, 4)}
     ),
-}  # fmt: skip
+}
 
 IMAGES = {
     "group_norm": Case(
@@ -65,7 +65,7 @@ IMAGES = {
     ),
     "group_norm_backward_beta": Case(lambda b, dy: b.group_norm_backward_beta(dy), {"dy": normal(2, 3, 2, 2)}),
     "resize_nearest_2x": Case(lambda b, x: b.resize_nearest_2x(x), {"x": normal(2, 2, 2, 3).sized("n", 2, "h", "w")}),
-}  # fmt: skip
+}
 
 SPECTRA = {
     **{
@@ -83,7 +83,7 @@ SPECTRA = {
     },
     "rfft": Case(lambda b, x: b.rfft(x), {"x": normal(2, 6)}),
     "stft": Case(lambda b, x: b.stft(x, 4, 2), {"x": normal(8)}),
-}  # fmt: skip
+}
 
 TRAINING = {
     **{
@@ -115,7 +115,7 @@ TRAINING = {
         lambda b, x, s, g: b.fake_quantize_lsq_backward_scale(x, s, g, bits=2, axis=1),
         {"x": normal(3, 4), "s": positive(4, dtype="f32"), "g": normal(3, 4)}, tolerance=SINGLE,
     ),
-}  # fmt: skip
+}
 
 
 def _scene(n=2, coefficients=0):
@@ -141,6 +141,6 @@ SPLATS = {
         wrt=["positions", "scales", "rotations", "opacities", *(["colors"] if not inputs["sh"].shape[0] else ["sh"])],
     )
     for what, inputs in {"colors": _scene(), "harmonics": _scene(coefficients=4), "one": _scene(1)}.items()
-}  # fmt: skip
+}
 
 PICTURES = CONVOLUTIONS | POOLS | IMAGES | SPECTRA | TRAINING | SPLATS

@@ -263,7 +263,7 @@ COMPILED = (
     *("gated_delta_net", "conv2d with everything", "conv_transpose2d", "pool max", "pool mean", "pool prod", "group_norm"),
     *("fft ortho", "fake_quantize tanh ema", "fake_quantize_lsq", "dequant_matmul", "dequant_matmul_scaled int4"),
     *("gaussian_splat_render of colors", "resize_nearest_2x", "top_k of rows", "cumsum exclusive"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("name", COMPILED)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from rlx_mlir.autodiff.rules import (
     attention,
     batch_control,
+    batch_custom,
     batch_images,
     batch_products,
     batch_rows,
@@ -30,6 +31,7 @@ from rlx_mlir.autodiff.rules import (
 __all__ = [
     "attention",
     "batch_control",
+    "batch_custom",
     "batch_images",
     "batch_products",
     "batch_rows",

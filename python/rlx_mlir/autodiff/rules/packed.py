@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products with weights that stay packed, and with floats of 8 bits: codes and the scales among them have no gradient."""
+"""Products with weights that stay packed, of which nothing has a gradient, and with floats of 8 bits."""
 
 from __future__ import annotations
 

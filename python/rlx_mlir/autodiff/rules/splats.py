@@ -26,7 +26,7 @@ def gaussian_splat_render(m: Builders, at: Reverse, *scene: Value, **options: An
     are T^2.2 in an image of black splats before a white one.
     """
     by_colors = m.gaussian_splat_render_backward(*scene, at.dy, **options)
-    *_, colors, sh_coeffs, meta = scene
+    colors, _, meta = scene[4:]
     white = m.constant(np.ones(3, np.float32))
     begin, end = _BACKGROUND
     camera = m.concat([m.slice(meta, 0, 0, begin), white, m.slice(meta, 0, end)], 0)
