@@ -230,7 +230,9 @@ def check(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GradientWarning)  # second derivatives of what is linear are zeros
         pulled, pushed = vjp(module, names), jvp(module, names) if forward else None
-    seeds = {new: like(rng, outputs[name]) for new, name in zip(new_names(module, pulled, inputs=True), moving, strict=True)}
+    seeds = {
+        new: like(rng, outputs[name]) for new, name in zip(new_names(module, pulled, inputs=True), moving, strict=True)
+    }
     own = interpret(pulled, values | seeds)
     gradients = dict(zip(names, list(own.values())[len(outputs) :], strict=True))
     cotangents = dict(zip(moving, seeds.values(), strict=True))

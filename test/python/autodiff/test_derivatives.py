@@ -13,7 +13,20 @@ import pytest
 from cases_blocks import BLOCKS
 from cases_core import CORE
 from cases_images import PICTURES, SPLATS
-from derivatives import Case, Input, arrays_of, check, check_case, check_second, floats_of, given, inner, module_of, normal, operations_of
+from derivatives import (
+    Case,
+    Input,
+    arrays_of,
+    check,
+    check_case,
+    check_second,
+    floats_of,
+    given,
+    inner,
+    module_of,
+    normal,
+    operations_of,
+)
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret
@@ -260,7 +273,15 @@ COMPILED = (
     *("gather of batches", "scatter_add of axis 1", "softmax_cross_entropy_with_logits", "dot_general of symbols"),
     *("matmul of batches", "grouped_matmul", "layer_norm -1 with beta", "rms_norm 0 without beta"),
     *("attention with softcap", "attention with a bias", "rope interleaved with positions", "selective_scan"),
-    *("gated_delta_net", "conv2d with everything", "conv_transpose2d", "pool max", "pool mean", "pool prod", "group_norm"),
+    *(
+        "gated_delta_net",
+        "conv2d with everything",
+        "conv_transpose2d",
+        "pool max",
+        "pool mean",
+        "pool prod",
+        "group_norm",
+    ),
     *("fft ortho", "fake_quantize tanh ema", "fake_quantize_lsq", "dequant_matmul", "dequant_matmul_scaled int4"),
     *("gaussian_splat_render of colors", "resize_nearest_2x", "top_k of rows", "cumsum exclusive"),
 )

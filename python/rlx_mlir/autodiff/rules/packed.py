@@ -30,9 +30,7 @@ def dequant_matmul(m: Builders, at: Reverse, x: Value, weight: Value) -> Value:
 
 
 @vjp(mir.DequantGroupedMatmulOp)
-def dequant_grouped_matmul(
-    m: Builders, at: Reverse, x: Value, weight: Value, expert: Value, *, experts: int
-) -> Value:
+def dequant_grouped_matmul(m: Builders, at: Reverse, x: Value, weight: Value, expert: Value, *, experts: int) -> Value:
     """Each row of dy by the decoded weight of its expert."""
     type = "f64" if x.dtype == np.float64 else "f32"
     decoded = m.transpose(m.cast(m.dequant_moe_weights(weight, experts=experts), type), [0, 2, 1])
