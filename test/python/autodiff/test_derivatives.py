@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cases_blocks import BLOCKS
 from cases_core import CORE
-from cases_images import PICTURES, SPLATS
+from cases_images import PICTURES, SPLATS, VIEW
 from derivatives import (
     Case,
     Input,
@@ -246,6 +246,20 @@ REFUSED = {
         {**_SCENE, "d": normal(16, dtype="f32")},
     ),
 }
+
+
+def test_images_in_two_steps_have_the_gradient_of_one():
+    case = SPLATS["gaussian_splat_render of colors"]
+    parted = replace(case, build=lambda b, *scene: b.gaussian_splat_render_decomposed(*scene, **VIEW))
+    values, seeds = arrays_of(case), {}
+    for one, two in zip(_gradients(case, values, seeds), _gradients(parted, values, seeds), strict=True):
+        np.testing.assert_array_equal(one, two)
+    other = replace(
+        parted,
+        build=lambda b, *scene: b.gaussian_splat_rasterize(b.gaussian_splat_prepare(*scene), scene[-1], width=32),
+    )
+    with pytest.raises(BuildError, match="gaussian_splat_rasterize"):
+        rlx.vjp(module_of(other))
 
 
 @pytest.mark.parametrize("transform", [rlx.vjp, rlx.jvp])
