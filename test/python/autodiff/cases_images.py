@@ -20,6 +20,10 @@ CONVOLUTIONS = {
         lambda b, x, w: b.conv_transpose2d(x, w, **GEOMETRY, output_padding=(0, 1)),
         {"x": normal(2, 4, 3, 3).sized(*IMAGE), "w": normal(4, 2, 2, 2)},
     ),
+    "conv_transpose2d with pixels to spare": Case(
+        lambda b, x, w: b.conv_transpose2d(x, w, stride=(1, 2), padding=(1, 0), output_padding=(2, 3)),
+        {"x": normal(1, 2, 3, 3).sized("n", 2, "h", "w"), "w": normal(2, 1, 2, 2)},
+    ),
     "conv2d_backward_input": Case(
         lambda b, x, w, dy: b.conv2d_backward_input(b.mul(b.conv2d(x, w, **GEOMETRY), dy), w, x, **GEOMETRY),
         {"x": normal(2, 4, 5, 6).sized(*IMAGE), "w": normal(4, 2, 2, 2), "dy": normal(4, 1, 1)},
