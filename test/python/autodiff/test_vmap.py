@@ -78,6 +78,7 @@ def test_kernels_of_each_entry_are_groups(size):
 
     module, given = made(image), {"x": normal(3, 2, 4, 5, 6), "w": normal(3, 6, 2, 3, 3)}
     check(module, given, ["x", "w"], sizes=(size,))
+    check(module, {**given, "x": given["x"][0]}, ["w"], sizes=(size,))
     assert ("mir.scan" in kinds(vmap(module, ["x", "w"], size=size))) == (size == "n")
     assert "mir.scan" not in kinds(vmap(module, ["w"], size=size))
 
@@ -236,11 +237,11 @@ def test_a_condition_that_all_entries_share_stays_one():
 
 def test_a_loop_over_a_size_has_one_condition():
     def run(m: GraphModule) -> Value:
-        x = m.input("x", ["length"])
-        count = m.dim(x, 0, "i32")
-        return m.while_loop(
-            lambda i, x: m.lt(i, count), lambda i, x: (m.add(i, 1), m.mul(x, 0.5)), (m.constant(0, "i32"), x)
-        )[1]
+        def goes_on(i: Value, x: Value) -> Value:
+            return m.lt(i, m.dim(x, 0, "i32"))
+
+        start = m.constant(0, "i32"), m.input("x", ["length"])
+        return m.while_loop(goes_on, lambda i, x: (m.add(i, 1), m.mul(x, 0.5)), start)[1]
 
     check(made(run), {"x": normal(3, 4)}, ["x"], exact=True)
     assert "mir.where" not in vmap(made(run), "x", size="n").to_text()
