@@ -426,6 +426,41 @@ def test_tangents_of_batches():
     check(module, given, ["x", "labels", "t_x"])
 
 
+def of_scan(m: GraphModule) -> Value:
+    x, w = m.input("x", [3]), m.param("w", [3])
+    last, each = m.scan(lambda h: ((h := m.tanh(m.add(m.mul(w, h), x))), h), x, length=5, checkpoints=2)
+    return m.add(m.sum(m.mul(last, w)), m.sum(each))
+
+
+def of_if(m: GraphModule) -> Value:
+    x, w = m.input("x", [3]), m.param("w", [3])
+    own = m.sum(m.mul(x, w))
+    return m.sum(m.cond(m.gt(own, 0.0), lambda: m.mul(m.mul(x, x), w), lambda: m.mul(x, w)))
+
+
+def of_while(m: GraphModule) -> Value:
+    """Entries take other numbers of steps."""
+    x, w = m.input("x", [3]), m.param("w", [3])
+
+    def step(y: Value, i: Value) -> tuple[Value, Value]:
+        return m.add(m.mul(y, 0.5), m.mul(m.sin(y), w)), m.add(i, 1)
+
+    y, i = m.while_loop(lambda y, i: m.gt(m.max(m.abs(y)), 0.4), step, (x, m.constant(0, "i32")), limit=6)
+    return m.sum(m.mul(y, m.cast(i, "f32")))
+
+
+@pytest.mark.parametrize("build", [of_scan, of_if, of_while], ids=lambda build: build.__name__)
+def test_gradients_through_regions(build):
+    module, given = made(build), {"x": normal(4, 3), "w": np.array([0.3, -0.2, 0.4], F32)}
+    check(grad(module, ["x", "w"]), given, ["x"])
+    batch = vmap(module, "x", size="n")
+    batch.set_outputs({"y": batch.sum(batch.outputs["y"])})
+    found = rlx.interpret(grad(batch, ["x", "w"]), given)
+    each = looped(grad(module, ["x", "w"]), given, ["x"], 4)
+    np.testing.assert_allclose(found["d_x"], [one["d_x"] for one in each], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found["d_w"], np.sum([one["d_w"] for one in each], axis=0), rtol=1e-5, atol=1e-6)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Compiled
 # ----------------------------------------------------------------------------------------------------------------------
