@@ -10,7 +10,7 @@ any range can stay as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -171,7 +171,8 @@ class _Observed:
             for observer in observers:
                 observer.add(np.asarray(params[name]))
         count = 0
-        for count, batch in enumerate(batches, 1):
+        for batch in batches:
+            count += 1
             found = executable.run(checks.mapping("batches", batch, "mappings from names to arrays"))
             for name, observers in self._observers.items():
                 for observer in observers:

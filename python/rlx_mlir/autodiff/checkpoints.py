@@ -14,6 +14,7 @@ from itertools import groupby
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.reverse import active_values, pull_back
+from rlx_mlir.errors import InputError
 from rlx_mlir.hir.values import Value
 from rlx_mlir.locations import block_name
 from rlx_mlir.semantics.function import PARAM, arguments
@@ -28,6 +29,14 @@ def blocks_of(ops: Sequence[ir.Operation], patterns: Sequence[str]) -> list[tupl
     for name, run in groupby(ops, lambda op: _matching(block_name(op.location), patterns)):
         found.append((name, list(run)))
     return found
+
+
+def check_patterns(patterns: Sequence[str], runs: Sequence[tuple[str, Sequence[ir.Operation]]], module: str) -> None:
+    """Raises InputError where a pattern matches no block that has operations."""
+    names = {name for name, _ in runs}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names if name):
+            raise InputError(f"no block of module '{module}' has a name like '{pattern}'")
 
 
 def _matching(name: str, patterns: Sequence[str]) -> str:

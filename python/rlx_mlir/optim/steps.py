@@ -55,6 +55,7 @@ def train_step(
     clip_norm: float | None = None,
     accumulate: int = 1,
     loss_scale: float | None = None,
+    recompute: Sequence[str] | str = (),
 ) -> TrainStep:
     """The graph of a step of training.
 
@@ -67,6 +68,7 @@ def train_step(
             are means over them, other outputs have that dimension, too.
         loss_scale: what the loss is multiplied by before it is differentiated, for gradients that would vanish in f16:
             it is halved, and the step left out, where a gradient isn't finite, and doubled after 2000 steps.
+        recompute: as of `vjp`.
 
     Raises BuildError as `value_and_grad` does, and where a name is taken; InputError where an option isn't one.
     """
@@ -88,7 +90,7 @@ def train_step(
         raise here.error(f"module '{source.name}' has an output or argument '{min(taken)}', which a step has, too")
     if scale is not None:
         source = _scaled(source)
-    gradients = value_and_grad(source, names)
+    gradients = value_and_grad(source, names, recompute=recompute)
     if count > 1:
         losses = 1 if scale is None else 2
         gradients = _accumulated(gradients, len(outputs) + losses - 1, losses, count)
