@@ -164,10 +164,6 @@ class Builders(registry.Builders):
         """Handles of MLIR values."""
         return [self._value(handle) for handle in handles]
 
-    def sizes_of(self, x: Value) -> list[Size]:
-        """The sizes of a value; those that have no name, too, are known to be those of its dimensions."""
-        return list(self._all_dims()[self._resolve(x)])
-
     def expression(self, op: str, operands: Mapping[str, object], attributes: Mapping[str, object]) -> Value:
         """The only result of an operation by its name; arguments are as of ODS."""
         return self._emit(op, operands, attributes)[0]
