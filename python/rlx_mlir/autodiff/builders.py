@@ -11,7 +11,6 @@ from rlx_mlir import ir
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.hir.compositions import registry
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import call_arguments
 from rlx_mlir.semantics.dims import add_results
 from rlx_mlir.unsupported import blame
