@@ -34,8 +34,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.dtypes import numpy_dtype
-from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing

@@ -110,6 +110,7 @@ SHAPE = {
         lambda b, x, y: b.expand(b.mul(x, y), ["n", 3, "n"]),
         {"x": normal(1, 2).sized(1, "n"), "y": normal(3, 2).sized(3, "n")},
     ),
+    "barrier": Case(lambda b, x: b.barrier(x), {"x": normal(2, 4)}),
     "narrow": Case(lambda b, x: b.narrow(x, -1, 1, 2), {"x": normal(2, 4)}),
     "narrow of all": Case(lambda b, x: b.narrow(x, 0, 0, 2), {"x": normal(2, 4)}),
     "narrow of symbols": Case(lambda b, x: b.narrow(x, 0, 1, 2), {"x": normal(5, 2).sized("n", 2)}),

@@ -37,13 +37,16 @@ MODULES = (
     "gemm",
     "gemm_int8",
     "gemm_packed",
+    "gemm_bytes",
     "rows",
     "attention",
     "recurrence",
     "conv",
     "norm",
     "solve",
+    "fft",
     "grouped",
+    "transpose",
     "call",
 )
 

@@ -132,8 +132,10 @@ def score_gradients(
     def shown(x: Value, otherwise: float) -> Value:
         return x if seen is None else m.where(seen, x, otherwise)
 
-    all_seen = seen is None and mask_kind != "bias"
-    weights = m.softmax(scores, -1) if all_seen else _weights(m, shown(scores, -math.inf))
+    # Where every query sees a key, no row is -inf throughout.
+    sees_own = mask_kind in ("causal", "sliding_window") and pos is None and queries.shape[2] == keys.shape[2] != "?"
+    all_see = sees_own or (seen is None and mask_kind != "bias")
+    weights = m.softmax(shown(scores, -math.inf), -1) if all_see else _weights(m, shown(scores, -math.inf))
     by_weight = shown(product(gradient, values), 0.0)
     mean = m.sum(m.mul(weights, by_weight), -1, keep_dims=True)
     by_sum = m.mul(weights, m.sub(by_weight, mean))
@@ -164,14 +166,15 @@ def attention_backward(
     def of_groups(x: Value) -> Value:
         return _of_groups(m, x, num_heads, kv_heads)
 
-    def across(x: Value) -> Value:
-        """[B, H, Sq, Sk] as [B, Hkv, Sk, G Sq]."""
-        return m.transpose(of_groups(x), [0, 1, 3, 2])
+    def by_columns(x: Value, of_rows: Value) -> Value:
+        """x^T times rows, [B, Hkv, Sk, D]: what is transposed are rows and result, which are smaller than x."""
+        turned = m.transpose(of_groups(of_rows), [0, 1, 3, 2])
+        return m.transpose(m.matmul(turned, of_groups(x)), [0, 1, 3, 2])
 
     batch, _, rows, columns = m.sizes_of(own.queries)
     dq = m.reshape(m.matmul(of_groups(own.by_product), own.keys), [batch, num_heads, rows, columns])
-    dk = m.matmul(across(own.by_product), of_groups(own.queries))
-    dv = m.matmul(across(own.weights), of_groups(own.gradient))
+    dk = by_columns(own.by_product, own.queries)
+    dv = by_columns(own.weights, own.gradient)
     merged = [narrow(m, merge_heads(m, x, layout, like), like) for x, like in ((dq, q), (dk, k), (dv, v))]
     return merged[0], merged[1], merged[2]
 
