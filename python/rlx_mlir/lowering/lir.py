@@ -8,9 +8,11 @@ allocated at run time.
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import insort
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rlx_mlir import ir
@@ -45,6 +47,8 @@ CONDITIONS = "mir.conditions"
 #: Attribute of the planned function: which arguments are positions; for each, how many there are, how many rows follow
 #: from each one on, of how many, and of what.
 POSITIONS = "mir.positions"
+#: Attribute of the planned function: the number of the call at which most of the arena holds something.
+FULLEST = "mir.fullest"
 ALIGNMENT = 64
 DEFAULT_MAXIMUM = 512
 
@@ -83,6 +87,16 @@ def assign_offsets(slots: list[Slot]) -> int:
             slot.offset = max(slot.offset, _align(other.offset + other.bytes))
         insort(placed, slot, key=lambda s: s.offset)
     return max((_align(slot.offset + slot.bytes) for slot in placed), default=0)
+
+
+def fullest(slots: Iterable[Slot]) -> int | None:
+    """The first call at which the most bytes of the slots are alive; None where there are no slots."""
+    change: Counter[int] = Counter()
+    for slot in slots:
+        change[slot.first] += _align(slot.bytes)
+        change[slot.last + 1] -= _align(slot.bytes)
+    alive = list(itertools.accumulate(change[call] for call in range(max(change, default=0))))
+    return alive.index(max(alive)) if alive else None
 
 
 def _align(size: int) -> int:
@@ -324,6 +338,8 @@ class _Planner:
         maxima = ", ".join(f'"{s}" = {self._maxima.get(s, DEFAULT_MAXIMUM)} : i64' for s in self._symbols)
         naive = sum(slot.bytes for slot in slots.values())
         planned = f"mir.arena = {arena} : i64, mir.arena_without_reuse = {naive} : i64, mir.symbols = {{{maxima}}}"
+        if (call := fullest(slots.values())) is not None:
+            planned += f", {FULLEST} = {call} : i64"
         if self._conditions:
             planned += f", {CONDITIONS} = {self._condition_words()}"
         if self._positions:
