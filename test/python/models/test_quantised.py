@@ -103,7 +103,7 @@ def network(m: GraphModule) -> Any:
     """A small network of convolutions, pools, and a product."""
     x = m.input("x", ["n", 3, 16, 16])
     h = m.relu(m.conv2d(x, m.param("stem", [16, 3, 5, 5]), padding=2) + m.param("b0", [16, 1, 1]))
-    h = m.maxpool2d(h, [2, 2], stride=[2, 2])
+    h = m.pool(h, "max", 2, stride=2)
     h = m.relu(m.conv2d(h, m.param("middle", [32, 16, 3, 3]), stride=2, padding=1) + m.param("b1", [32, 1, 1]))
     h = m.relu(m.conv2d(h, m.param("point", [24, 32, 1, 1])))
     return m.reshape(h, [-1, 24 * 16]) @ m.param("out", [24 * 16, 10]) + m.param("b2", [10])
