@@ -202,7 +202,8 @@ def stages(
     templates = f"cpu-apply-templates{{{machine} disable={disable} choices={format_choices(options.choices)}}}"
     made = f"mir-lower-custom{{kernels={str(not options.is_gpu).lower()}}},mir-decompose,mir-dot-to-matmul"
     regions = "gpu-select-branches,mir-unroll-scans" if options.is_gpu else "mir-unroll-scans"
-    joined = APART if apart else f"{regions},mir-conv-to-matmul,rlx-fuse,{quantize}rlx-to-kernels"
+    columns = f'mir-conv-to-matmul{{maxima="{maxima}"}}'
+    joined = APART if apart else f"{regions},{columns},rlx-fuse,{quantize}rlx-to-kernels"
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),
         ("kernels", f"inline,symbol-dce,{made},{wide}{joined}"),

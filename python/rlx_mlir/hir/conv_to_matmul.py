@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -12,9 +12,9 @@ from rlx_mlir.errors import CompileError, RlxError
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.decompose import decompose_into
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, at_most, parse_maxima, product
 from rlx_mlir.rewriting import Option, compiler_pass, operations
-from rlx_mlir.semantics.dims import propagate
+from rlx_mlir.semantics.dims import Dims, is_known, propagate
 from rlx_mlir.semantics.function import functions
 from rlx_mlir.unsupported import blame
 
@@ -25,26 +25,31 @@ _SHORTEST_SUM, _FEWEST_OUTPUTS = 8, 4
 @compiler_pass(
     "mir-conv-to-matmul",
     dependent=("mir",),
-    options={"most": Option("bytes of columns, of more of which a convolution stays as it is", 1 << 26)},
+    options={
+        "most": Option("bytes of columns, of more of which a convolution stays as it is", 1 << 26),
+        "maxima": Option(f"declared maxima of dynamic sizes as symbol:size, others are {DEFAULT_MAXIMUM}", ""),
+    },
 )
-def conv_to_matmul(module: ir.Operation, *, most: int) -> None:
+def conv_to_matmul(module: ir.Operation, *, most: int, maxima: str) -> None:
     """Replace convolutions by products of their kernels with matrices of columns, where that is faster on CPUs.
 
     A column is what all kernels see at one place. Convolutions of each channel by itself stay, and so do those whose
-    columns are larger than `most`, or than what they read where sizes are dynamic.
+    columns are larger than `most`, at the maxima of dynamic sizes. Where nothing is known of a size, columns of places
+    that overlap stay, too: the others are no larger than what they are made of.
     """
+    declared = parse_maxima(maxima)
     for function in functions(module):
-        found = [op for op in operations(function) if op.name == "mir.conv" and _is_worth_it(op, most)]
-        dims = propagate(function) if found else {}
-        for op in found:
+        convolutions = [op for op in operations(function) if op.name == "mir.conv"]
+        dims = propagate(function) if convolutions else {}
+        for op in [op for op in convolutions if _is_worth_it(op, dims[op.results[0]], most, declared)]:
             try:
                 decompose_into(op, dims, by_columns)
             except RlxError as error:
                 raise CompileError(blame(op, error)) from error
 
 
-def _is_worth_it(op: ir.Operation, most: int) -> bool:
-    """Whether products are faster, and the columns small enough."""
+def _is_worth_it(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int]) -> bool:
+    """Whether products are faster, and the columns small enough; `sizes` are those of the result."""
     view = op.opview
     x, weight, result = (ir.RankedTensorType(v.type) for v in (view.x, view.weight, view.result))
     stride, groups = python_value(view.stride), python_value(view.groups)
@@ -55,10 +60,15 @@ def _is_worth_it(op: ir.Operation, most: int) -> bool:
     outputs, *sums = weight.shape
     if math.prod(sums) < _SHORTEST_SUM or outputs // groups < _FEWEST_OUTPUTS:
         return False
-    places = [size for size in (result.shape[0], *result.shape[2:]) if size >= 0]
-    if len(places) < 2 or result.is_dynamic_dim(2) or result.is_dynamic_dim(3):
-        return bool(math.prod(sums[1:]) <= math.prod(stride))
-    return bool(math.prod(sums) * groups * math.prod(places) * x.element_type.width // 8 <= most)
+    places = product(sizes[2:])
+    if places.constant is None and math.prod(sums[1:]) <= math.prod(stride):  # no place sees what another one does
+        return True
+    if not is_known(places):
+        return False
+    if batch := sizes[0].constant:  # plans hold as many images as there may be, with columns or without
+        places *= batch
+    columns = math.prod(sums) * groups * at_most(places, maxima)
+    return bool(columns * x.element_type.width // 8 <= most)
 
 
 def padded(m: Builders, x: Value, padding: Sequence[int]) -> Value:
@@ -88,12 +98,12 @@ def by_columns(
     own = padded(m, x, padding)
     batch, _, *spatial = own.shape
     counts = [
-        (Size.of(size) - (d * (int(k) - 1) + 1) + s) // s
+        (m.size(size) - (d * (int(k) - 1) + 1) + s) // s
         for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
     ]
     places = product(counts)
-    rows = Size.of(inputs) * product(kernel)
-    per_group = Size.of(outputs) // groups
+    rows = m.size(inputs) * product(kernel)
+    per_group = m.size(outputs) // groups
 
     def seen(u: int, v: int) -> Value:
         """What one tap of the kernels sees at each place."""

@@ -12,7 +12,7 @@ from rlx_mlir.errors import InputError, did_you_mean
 from rlx_mlir.locations import describe_location
 from rlx_mlir.mir.control import REGIONS, run_regions
 from rlx_mlir.mir.cost import element_bytes
-from rlx_mlir.mir.dims import largest, product
+from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, largest, product
 from rlx_mlir.runtime.prepare import OPERATIONS
 from rlx_mlir.runtime.shown import preformatted, size_text
 from rlx_mlir.semantics.dims import Dims, is_known, propagate
@@ -30,8 +30,6 @@ from rlx_mlir.semantics.function import (
 
 #: What compiling does to a module of primitives before kernels are made, on CPUs.
 PIPELINE = "inline,symbol-dce,mir-lower-custom,mir-decompose,mir-unroll-scans,rlx-fuse"
-#: What compiling takes a symbol to be at most, of which nothing is said.
-DEFAULT_MAXIMUM = 512
 #: Plans begin each buffer at a multiple of so many bytes.
 ALIGNMENT = 64
 #: Values of which nothing is known that a line names; the others are counted.

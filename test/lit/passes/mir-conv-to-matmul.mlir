@@ -1,5 +1,7 @@
 // RUN: rlx-opt %s --mir-conv-to-matmul | FileCheck %s --check-prefixes=CHECK,ALL
 // RUN: rlx-opt %s --mir-conv-to-matmul=most=1000 | FileCheck %s --check-prefixes=CHECK,FEW
+// RUN: rlx-opt %s --mir-conv-to-matmul="maxima=h:8,w:9" | FileCheck %s --check-prefix=SMALL
+// RUN: rlx-opt %s --mir-conv-to-matmul="maxima=h:2000,w:9000" | FileCheck %s --check-prefix=LARGE
 
 /// A kernel of one pixel needs no columns of its own.
 // CHECK-LABEL: func @pixels(
@@ -47,4 +49,18 @@ func.func @stays(%x: tensor<1x8x?x16xf32>, %w: tensor<16x8x3x3xf32>, %d: tensor<
 func.func @patches(%x: tensor<?x3x?x?xf32>, %w: tensor<16x3x4x4xf32>) -> tensor<?x16x?x?xf32> {
   %y = mir.conv %x, %w stride [4, 4] : tensor<?x3x?x?xf32>, tensor<16x3x4x4xf32>
   return %y : tensor<?x16x?x?xf32>
+}
+
+/// Named sizes are taken at their maxima, 512 where none is declared.
+// CHECK-LABEL: func @named(
+//         ALL:   mir.matmul
+//         FEW:   mir.conv
+// SMALL-LABEL: func @named(
+//       SMALL:   mir.matmul
+// LARGE-LABEL: func @named(
+//       LARGE:   mir.conv
+func.func @named(%x: tensor<1x8x?x?xf32> {mir.name = "x", mir.dims = ["", "", "h", "w"]}, %w: tensor<16x8x3x2xf32>)
+    -> tensor<1x16x?x?xf32> {
+  %y = mir.conv %x, %w : tensor<1x8x?x?xf32>, tensor<16x8x3x2xf32>
+  return %y : tensor<1x16x?x?xf32>
 }

@@ -64,3 +64,31 @@ def test_patches_of_images_of_any_size():
         found, expected = executable.run({"x": image})["y"], interpret(m, {"x": image, "k": kernels})["y"]
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+#: Kernels [Co, Ci, kH, kW] and attributes of convolutions one after the other.
+CHAINS: dict[str, list[tuple[tuple[int, ...], dict[str, Any]]]] = {
+    "strided": [((8, 3, 3, 2), {"stride": (2, 1), "padding": 1}), ((6, 8, 2, 2), {"stride": 2, "padding": 1})],
+    "pixels": [((8, 3, 2, 3), {"stride": (1, 2)}), ((6, 8, 1, 1), {"stride": 2})],
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.quick(1)
+def test_images_of_any_size(chain):
+    m = GraphModule.mir("m")
+    y, taps = m.input("x", ["n", 3, "h", "w"]), {}
+    for number, (shape, options) in enumerate(CHAINS[chain]):
+        name = f"k{number}"
+        taps[name] = np.random.default_rng(number).standard_normal(shape).astype(np.float32)
+        y = m.conv2d(y, m.param(name, shape), **options)
+    m.set_outputs({"y": y})
+    executable = compile(m, maxima={"n": 3, "h": 32, "w": 40})
+    products = [own for own in executable.artifact.templates.values() if "gemm" in own]
+    assert len(products) == len(CHAINS[chain]), executable.artifact.templates
+    executable.set_params(taps)
+    for size in ((1, 8, 8), (2, 13, 22), (3, 5, 5), (1, 32, 40), (1, 9, 31), (0, 8, 8)):
+        image = np.random.default_rng(1).standard_normal((size[0], 3, *size[1:])).astype(np.float32)
+        found, expected = executable.run({"x": image})["y"], interpret(m, {"x": image, **taps})["y"]
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, atol=2e-5 * np.abs(expected).max(initial=1))

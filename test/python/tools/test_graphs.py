@@ -427,7 +427,7 @@ def test_estimates_refuse_other_symbols() -> None:
     for wrong in (0, -1, 2.5, True, "3"):
         with pytest.raises(InputError, match=r"'maxima of n' is a whole number of at least 1, but got"):
             m.memory_estimate({"n": wrong})  # type: ignore[dict-item]
-    assert (memory.DEFAULT_MAXIMUM, memory.ALIGNMENT) == (lir.DEFAULT_MAXIMUM, lir.ALIGNMENT)
+    assert memory.ALIGNMENT == lir.ALIGNMENT
 
 
 # Commands -----------------------------------------------------------------------------------------

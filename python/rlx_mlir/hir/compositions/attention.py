@@ -8,7 +8,6 @@ import math
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import Builders, composition, narrow, wide
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
 
 
 def split_heads(m: Builders, x: Value, heads: int, layout: str) -> Value:
@@ -17,7 +16,7 @@ def split_heads(m: Builders, x: Value, heads: int, layout: str) -> Value:
         return x
     if layout == "packed":
         batched = x if x.ndim == 3 else m.reshape(x, [1, *x.shape])
-        x = m.reshape(batched, [*batched.shape[:2], heads, Size.of(batched.shape[2]) // heads])
+        x = m.reshape(batched, [*batched.shape[:2], heads, m.size(batched.shape[2]) // heads])
     return m.transpose(x, [0, 2, 1, 3])
 
 
@@ -86,7 +85,7 @@ def attention_backward(
 
     def heads(x: Value) -> Value:
         """[B, H, Sq, n] as [B, Hkv, G Sq, n]: the queries of a group are rows of one product."""
-        return m.reshape(x, [batch, kv_heads, Size.of(rows) * group, x.shape[3]])
+        return m.reshape(x, [batch, kv_heads, m.size(rows) * group, x.shape[3]])
 
     def apart(x: Value) -> Value:
         """Inverse of `heads`."""
@@ -117,7 +116,7 @@ def attention_backward(
 
     def across(x: Value) -> Value:
         """[B, H, Sq, Sk] as [B, Hkv, Sk, G Sq]."""
-        return m.transpose(m.reshape(x, [batch, kv_heads, Size.of(rows) * group, columns]), [0, 1, 3, 2])
+        return m.transpose(m.reshape(x, [batch, kv_heads, m.size(rows) * group, columns]), [0, 1, 3, 2])
 
     dq = apart(m.matmul(heads(by_score), keys))
     dk = m.matmul(across(by_score), heads(queries))
