@@ -6,13 +6,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, RlxError
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.decompose import decompose_into
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, at_most, parse_maxima, product
+from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, at_most, parse_maxima, product
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.semantics.dims import Dims, is_known, propagate
 from rlx_mlir.semantics.function import functions
@@ -105,16 +107,47 @@ def by_columns(
     rows = m.size(inputs) * product(kernel)
     per_group = m.size(outputs) // groups
 
-    def seen(u: int, v: int) -> Value:
-        """What one tap of the kernels sees at each place."""
-        part = own
-        for axis, tap, d, s, k in zip((2, 3), (u, v), dilation, stride, kernel, strict=True):
-            after = d * (int(k) - 1 - tap)  # of the kernel at its last place; the stride may leave more
-            if tap or after or s > 1:
-                part = m.slice(part, axis, tap * d, -after or None, s)
-        return m.reshape(part, [batch, groups, inputs, 1, places])
-
-    taps = [seen(u, v) for u in range(int(kernel[0])) for v in range(int(kernel[1]))]
-    columns = m.reshape(taps[0] if len(taps) == 1 else m.concat(taps, 3), [batch, groups, rows, places])
+    if _are_patches(kernel, stride, dilation):
+        columns = _patches(m, own, counts, stride)
+    else:
+        taps = [
+            m.reshape(_seen(m, own, tap, kernel, stride, dilation), [batch, groups, inputs, 1, places])
+            for tap in np.ndindex(*map(int, kernel))
+        ]
+        columns = taps[0] if len(taps) == 1 else m.concat(taps, 3)
+    columns = m.reshape(columns, [batch, groups, rows, places])
     result = m.matmul(m.reshape(weight, [groups, per_group, rows]), columns)
     return m.reshape(result, [batch, outputs, *counts])
+
+
+def _seen(
+    m: Builders,
+    x: Value,
+    tap: Sequence[int],
+    kernel: Sequence[int | str],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+) -> Value:
+    """What one tap of the kernels sees at each place."""
+    for axis, at, k, s, d in zip((2, 3), tap, kernel, stride, dilation, strict=True):
+        after = d * (int(k) - 1 - at)  # of the kernel at its last place; the stride may leave more
+        if at or after or s > 1:
+            x = m.slice(x, axis, at * d, -after or None, s)
+    return x
+
+
+def _are_patches(kernel: Sequence[int | str], stride: Sequence[int], dilation: Sequence[int]) -> bool:
+    """Whether places lie side by side: then one transposition makes the columns, however many taps there are."""
+    sides = list(zip(kernel, stride, dilation, strict=True))
+    return any(k != 1 for k in kernel) and all(k == s and 1 in (k, d) for k, s, d in sides)
+
+
+def _patches(m: Builders, x: Value, counts: Sequence[Size], side: Sequence[int]) -> Value:
+    """The pixels of `counts` patches of x [N, C, H, W], [N, C, *side, *counts]; what is left at the ends isn't read."""
+    for axis, count, size in zip((2, 3), counts, side, strict=True):
+        if m.size(x.shape[axis]) != count * size:
+            x = m.slice(x, axis, 0, count * size)
+    batch, channels, _, columns = x.shape
+    rows = m.reshape(x, [batch, channels, counts[0], side[0], columns])
+    apart = m.reshape(rows, [batch, channels, counts[0], side[0], counts[1], side[1]])
+    return m.transpose(apart, [0, 1, 3, 5, 2, 4])

@@ -22,6 +22,8 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "strided": ((2, 3, 11, 10), (5, 3, 3, 2), {"padding": (1, 0), "stride": (2, 3)}),
     "dilated": ((1, 2, 12, 13), (4, 2, 3, 3), {"dilation": (2, 3), "padding": (2, 3)}),
     "groups": ((1, 8, 6, 6), (16, 4, 3, 3), {"groups": 2, "padding": 1}),
+    "patches": ((2, 6, 9, 11), (8, 3, 2, 3), {"stride": (2, 3), "groups": 2}),
+    "rows": ((1, 4, 6, 9), (8, 4, 1, 3), {"stride": (1, 3), "padding": (0, 1), "dilation": (2, 1)}),
     "one place": ((3, 4, 3, 3), (8, 4, 3, 3), {}),
     "wide padding": ((1, 4, 2, 2), (8, 4, 3, 3), {"padding": 4, "stride": 4}),
 }
