@@ -35,9 +35,10 @@ _SHORTEST_SUM, _FEWEST_OUTPUTS = 8, 4
 def conv_to_matmul(module: ir.Operation, *, most: int, maxima: str) -> None:
     """Replace convolutions by products of their kernels with matrices of columns, where that is faster on CPUs.
 
-    A column is what all kernels see at one place. Convolutions of each channel by itself stay, and so do those whose
-    columns are larger than `most`, at the maxima of dynamic sizes. Where nothing is known of a size, columns of places
-    that overlap stay, too: the others are no larger than what they are made of.
+    A column is what all kernels see at one place. Convolutions of each channel by itself stay, and so do those of f32
+    whose columns would be larger than the image: they have a template that makes none. Of f16 and bf16, whose products
+    may run on tiles, those stay whose columns are larger than `most`, at the maxima of dynamic sizes, or of a size of
+    which nothing is known.
     """
     declared = parse_maxima(maxima)
     for function in functions(module):
@@ -62,8 +63,11 @@ def _is_worth_it(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, 
     outputs, *sums = weight.shape
     if math.prod(sums) < _SHORTEST_SUM or outputs // groups < _FEWEST_OUTPUTS:
         return False
+    small = math.prod(sums[1:]) <= math.prod(stride)  # columns are no larger than what they are made of
+    if str(x.element_type) == "f32":
+        return small
     places = product(sizes[2:])
-    if places.constant is None and math.prod(sums[1:]) <= math.prod(stride):  # no place sees what another one does
+    if places.constant is None and small:
         return True
     if not is_known(places):
         return False

@@ -24,9 +24,9 @@ func.func @pixels(%x: tensor<?x8x4x4xf32>, %w: tensor<16x8x1x1xf32>) -> tensor<?
 // ALL-COUNT-4:   mir.slice
 //         ALL:   mir.concat %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}} axis 3
 //         ALL:   mir.matmul
-func.func @taps(%x: tensor<1x8x9x16xf32>, %w: tensor<16x4x2x2xf32>) -> tensor<1x16x10x10xf32> {
-  %y = mir.conv %x, %w stride [1, 2] padding [1, 2] groups 2 : tensor<1x8x9x16xf32>, tensor<16x4x2x2xf32>
-  return %y : tensor<1x16x10x10xf32>
+func.func @taps(%x: tensor<1x8x9x16xf16>, %w: tensor<16x4x2x2xf16>) -> tensor<1x16x10x10xf16> {
+  %y = mir.conv %x, %w stride [1, 2] padding [1, 2] groups 2 : tensor<1x8x9x16xf16>, tensor<16x4x2x2xf16>
+  return %y : tensor<1x16x10x10xf16>
 }
 
 /// Columns of overlapping places are more than what they read: unknown sizes of these stay as they are.
@@ -61,8 +61,16 @@ func.func @patches(%x: tensor<?x3x?x?xf32>, %w: tensor<16x3x4x4xf32>) -> tensor<
 //       SMALL:   mir.matmul
 // LARGE-LABEL: func @named(
 //       LARGE:   mir.conv
-func.func @named(%x: tensor<1x8x?x?xf32> {mir.name = "x", mir.dims = ["", "", "h", "w"]}, %w: tensor<16x8x3x2xf32>)
-    -> tensor<1x16x?x?xf32> {
-  %y = mir.conv %x, %w : tensor<1x8x?x?xf32>, tensor<16x8x3x2xf32>
-  return %y : tensor<1x16x?x?xf32>
+func.func @named(%x: tensor<1x8x?x?xf16> {mir.name = "x", mir.dims = ["", "", "h", "w"]}, %w: tensor<16x8x3x2xf16>)
+    -> tensor<1x16x?x?xf16> {
+  %y = mir.conv %x, %w : tensor<1x8x?x?xf16>, tensor<16x8x3x2xf16>
+  return %y : tensor<1x16x?x?xf16>
+}
+
+/// Of f32, convolutions whose columns would be larger than the image have a template that makes none.
+// CHECK-LABEL: func @overlapping(
+//       CHECK:   mir.conv
+func.func @overlapping(%x: tensor<1x8x9x16xf32>, %w: tensor<16x8x3x3xf32>) -> tensor<1x16x7x14xf32> {
+  %y = mir.conv %x, %w : tensor<1x8x9x16xf32>, tensor<16x8x3x3xf32>
+  return %y : tensor<1x16x7x14xf32>
 }

@@ -41,6 +41,7 @@ MODULES = (
     "attention",
     "recurrence",
     "conv",
+    "conv2d",
     "norm",
     "solve",
     "grouped",
