@@ -99,13 +99,13 @@ def drawn_input(network: Network, sizes: Mapping[str, int]) -> np.ndarray:
     return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
 
 
-def timed(run: Run, x: np.ndarray) -> Callable[[], float]:
+def timed(run: Run, x: np.ndarray, clock: Callable[[], float]) -> Callable[[], float]:
     """Milliseconds of a call."""
 
     def measured() -> float:
-        begin = time.perf_counter()
+        begin = clock()
         run(x)
-        return (time.perf_counter() - begin) * 1e3
+        return (clock() - begin) * 1e3
 
     return measured
 
@@ -133,6 +133,7 @@ def measure(name: str, threads: int, options: argparse.Namespace) -> list[dict[s
         runs["torch"] = of_torch(network, weights, threads)
         if importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx") and name in EXPORTED:
             runs["onnxruntime"] = of_onnxruntime(network, weights, threads, drawn_input(network, wanted[0]))
+    clock = time.process_time if options.cpu_time else time.perf_counter
     rows = []
     for sizes in wanted:
         x = drawn_input(network, sizes)
@@ -140,7 +141,7 @@ def measure(name: str, threads: int, options: argparse.Namespace) -> list[dict[s
         scale = float(np.abs(results["ours"]).max())
         for who, result in results.items():
             np.testing.assert_allclose(result, results["ours"], atol=1e-4 * scale, err_msg=f"{name}: {who}")
-        series = interleave({who: timed(run, x) for who, run in runs.items()}, options.rounds)
+        series = interleave({who: timed(run, x, clock) for who, run in runs.items()}, options.rounds)
         own = series.pop("ours")
         noisy = " noisy" if own.spread > NOISY else ""
         what = " ".join(f"{symbol}={size}" for symbol, size in sizes.items())
@@ -169,10 +170,15 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--sizes", type=parsed_sizes, nargs="+", help="such as h=224,w=160, instead of usual ones")
     parser.add_argument("--profile", action="store_true", help="print the kernels that take the time")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="count the process's own time: for one thread on a busy machine"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if unknown := [name for name in options.networks if name not in NETWORKS]:
         parser.error(f"there is no network {unknown[0]}: {', '.join(NETWORKS)}")
+    if options.cpu_time and options.threads != [1]:
+        parser.error("--cpu-time is for --threads 1: with more, threads that wait count as if they worked")
     names = options.networks or list(NETWORKS)
     rows = [row for name in names for threads in options.threads for row in measure(name, threads, options)]
     about = versions(["rlx-mlir", "torch", "onnxruntime", "numpy"])

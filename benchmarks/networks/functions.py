@@ -73,14 +73,23 @@ class Ours:
         """The recurrence of Mamba, from a state of zeros."""
         return self._m.selective_scan(x, step, rates, b, c)[0]
 
-    def mixture(self, x: Any, experts: Any, weights: Any, products: Sequence[Any]) -> Any:
-        """Rows [t, n] by the experts [t, k] that each has, summed by weights [t, k]."""
+    def mixture(self, x: Any, experts: Any, weights: Any, products: Sequence[Any], total: int) -> Any:
+        """Rows [t, n] by those [t, k] of `total` experts that each has, summed by weights [t, k].
+
+        Products are [total, inputs, outputs], or packed, [total * outputs, inputs].
+        """
         m, (tokens, width), count = self._m, x.shape, experts.shape[1]
         gate, up, down = products
         rows = m.reshape(m.expand(m.reshape(x, [tokens, 1, width]), [tokens, count, width]), [-1, width])
         own = m.reshape(experts, [-1])
-        inner = m.silu(m.grouped_matmul(rows, gate, own)) * m.grouped_matmul(rows, up, own)
-        each = m.reshape(m.grouped_matmul(inner, down, own), [tokens, count, width])
+
+        def by_expert(x: Any, product: Any) -> Any:
+            if product.ndim == 3:
+                return m.grouped_matmul(x, product, own)
+            return m.dequant_grouped_matmul(x, product, own, experts=total)
+
+        inner = m.silu(by_expert(rows, gate)) * by_expert(rows, up)
+        each = m.reshape(by_expert(inner, down), [tokens, count, width])
         return m.sum(each * m.reshape(weights, [tokens, count, 1]), 1)
 
     def resized(self, table: Any, like: Any) -> Any:
@@ -166,15 +175,15 @@ class Torch:
             results.append((state * c[:, at, None]).sum(-1))
         return self._t.stack(results, 1)
 
-    def mixture(self, x: Any, experts: Any, weights: Any, products: Sequence[Any]) -> Any:
+    def mixture(self, x: Any, experts: Any, weights: Any, products: Sequence[Any], total: int) -> Any:
         gate, up, down = products
-        total = self._t.zeros_like(x)
-        for expert in range(gate.shape[0]):
+        mixed = self._t.zeros_like(x)
+        for expert in range(total):
             rows, places = self._t.where(experts == expert)
             own = x[rows]
             inner = self._f.silu(own @ gate[expert]) * (own @ up[expert])
-            total.index_add_(0, rows, inner @ down[expert] * weights[rows, places, None])
-        return total
+            mixed.index_add_(0, rows, inner @ down[expert] * weights[rows, places, None])
+        return mixed
 
     def resized(self, table: Any, like: Any) -> Any:
         image = table.permute(2, 0, 1)[None]

@@ -52,5 +52,6 @@ class MixtureOfExperts:
         x = x + f.linear(f.attention(q, k, v, self.heads, self.shared, True), w["out"])
         tokens = f.reshape(f.rms_norm(x, w["mixture.factor"], 1e-5), (-1, self.width))
         scores, experts = f.top_k(f.linear(tokens, w["router"]), self.chosen)
-        mixed = f.mixture(tokens, experts, f.softmax(scores), [w[name] for name in ("gate", "up", "down")])
+        products = [w[name] for name in ("gate", "up", "down")]
+        mixed = f.mixture(tokens, experts, f.softmax(scores), products, self.experts)
         return x + f.reshape(mixed, (1, -1, self.width))

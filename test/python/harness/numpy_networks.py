@@ -95,15 +95,16 @@ class Numpy:
         return np.take_along_axis(x, places, -1), places
 
     def mixture(
-        self, x: np.ndarray, experts: np.ndarray, weights: np.ndarray, products: Sequence[np.ndarray]
+        self, x: np.ndarray, experts: np.ndarray, weights: np.ndarray, products: Sequence[np.ndarray], total: int
     ) -> np.ndarray:
         gate, up, down = products
-        total = np.zeros(x.shape)
+        assert len(gate) == total
+        mixed = np.zeros(x.shape)
         for token, choice in np.ndindex(*experts.shape):
             expert = experts[token, choice]
             inner = self.silu(x[token] @ gate[expert]) * (x[token] @ up[expert])
-            total[token] += weights[token, choice] * (inner @ down[expert])
-        return total
+            mixed[token] += weights[token, choice] * (inner @ down[expert])
+        return mixed
 
     def resized(self, table: np.ndarray, like: np.ndarray) -> np.ndarray:
         for axis, count in enumerate(like.shape[2:]):

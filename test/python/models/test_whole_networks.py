@@ -41,7 +41,13 @@ CASES: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
 
 def executable(network: Any, weights: dict[str, np.ndarray], threads: int) -> rlx.Executable:
     m = rlx.GraphModule.mir("network")
-    parameters = {name: m.param(name, shape) for name, shape in network.shapes().items()}
+    parameters = {}
+    for name, shape in network.shapes().items():
+        if weights[name].dtype == np.uint8:
+            experts, inputs, outputs = shape
+            parameters[name] = m.param(name, [experts * outputs, inputs], packed="q8_0")
+        else:
+            parameters[name] = m.param(name, shape)
     m.set_outputs({"y": network(functions.Ours(m), m.input("x", network.input_shape), parameters)})
     compiled = rlx.compile(m, threads=threads, maxima=dict(network.maxima))
     compiled.set_params(weights)
@@ -75,6 +81,29 @@ def test_no_part_of_a_network_is_left_out() -> None:
         for own, array in weights.items():
             after = network(Numpy(), x, {**weights, own: array * 1.5})
             assert np.abs(after - before).max() > 1e-6, f"{name}: {own}"
+
+
+def packed(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of experts [e, k, n] in blocks of q8_0, uint8 [e * n, bytes], and the numbers that these stand for."""
+    blocks = weight.transpose(0, 2, 1).reshape(-1, weight.shape[1] // 32, 32)
+    scale = (np.abs(blocks).max(-1, keepdims=True) / 127).astype(np.float16)
+    integers = np.round(blocks / scale.astype(np.float32)).astype(np.int8)
+    rows = np.concatenate([scale.view(np.uint8), integers.view(np.uint8)], -1).reshape(len(blocks), -1)
+    numbers = (integers * scale.astype(np.float64)).reshape(len(weight), weight.shape[2], weight.shape[1])
+    return rows, numbers.transpose(0, 2, 1)
+
+
+def test_experts_may_be_packed() -> None:
+    network = networks.MixtureOfExperts(width=32, heads=2, shared=1, hidden=64, experts=5, maxima={"s": 20})
+    weights = networks.draw(network, 0)
+    wide = {name: array.astype(np.float64) for name, array in weights.items()}
+    for name in ("gate", "up", "down"):
+        weights[name], wide[name] = packed(weights[name])
+    compiled = executable(network, weights, 2)
+    for count in (1, 20):
+        x = drawn((1, count, 32))
+        expected = network(Numpy(), x.astype(np.float64), wide)
+        np.testing.assert_allclose(compiled.run({"x": x})["y"], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", CASES)
