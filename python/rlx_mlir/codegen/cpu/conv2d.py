@@ -23,7 +23,7 @@ from .gemm_packed import multiply_tile, tile_rows
 from .kernel import Accumulators, RowReader, Scratch, row_tiles, write_kernel
 from .panels import PANEL_ROWS
 from .registry import Generator, as_it_is
-from .target import Target, rounded
+from .target import Target
 
 __all__ = ["emit_conv2d"]
 
@@ -150,31 +150,7 @@ class _Convolution:
                         self._tile(em, parts, (row, size), at, ks)
 
                     row_tiles(em, count, self.tiles, tile)
-            self._finish(em, parts.sums, flat, (group * self.per_group + first, count), (start, width))
-
-    def _finish(
-        self,
-        em: Emitter,
-        sums: Accumulators,
-        out: Value,
-        rows: tuple[Index, Index],
-        places: tuple[Index, Index],
-    ) -> None:
-        """Results of some rows of the output (first, count) at some places (first, count).
-
-        Only the last vector has a mask: stores with one are slow on some processors.
-        """
-        main = places[1] // self.lanes * self.lanes
-
-        def result(row: Index, column: Index) -> Value:
-            return rounded(em, self.target, em.vload(sums.data, [row, column], sums.type), self.product.element)
-
-        with em.loop(0, rows[1], hint="row") as row:
-            with em.loop(0, main, self.lanes, hint="col") as column:
-                em.vstore(result(row.iv, column.iv), out, [rows[0] + row.iv, places[0] + column.iv])
-            with em.loop(main, places[1], self.lanes, hint="col") as column:
-                value, mask = result(row.iv, column.iv), em.mask(places[1] - column.iv, self.lanes)
-                em.masked_store(value, out, [rows[0] + row.iv, places[0] + column.iv], mask)
+            parts.sums.finish([], [flat], block, group * self.per_group + first, count)
 
     def _tile(
         self, em: Emitter, parts: _Parts, rows: tuple[Index, int], column: Value, ks: tuple[Index, Index]
