@@ -63,7 +63,7 @@ def _is_worth_it(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, 
     outputs, *sums = weight.shape
     if math.prod(sums) < _SHORTEST_SUM or outputs // groups < _FEWEST_OUTPUTS:
         return False
-    small = math.prod(sums[1:]) <= math.prod(stride)  # columns are no larger than what they are made of
+    small = bool(math.prod(sums[1:]) <= math.prod(stride))  # columns are no larger than what they are made of
     if str(x.element_type) == "f32":
         return small
     places = product(sizes[2:])

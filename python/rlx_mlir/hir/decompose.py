@@ -118,7 +118,8 @@ def _named(op: ir.Operation, dims: dict[ir.Value, Dims]) -> tuple[list[Dims], di
     sizes = {size for operand in op.operands for size in dims[operand]}
     symbols = {symbol for size in sizes for symbol in size.symbols}
     stated = {symbol for symbol in symbols if Size.of(symbol) in sizes and is_known(Size.of(symbol))}
-    meanings, names = {}, {}
+    meanings: dict[str, Size] = {}
+    names: dict[Size, Size] = {}
     for size in sorted((size for size in sizes if not size.symbols <= stated), key=str):
         name = f"size_{len(names)}"
         while name in symbols:

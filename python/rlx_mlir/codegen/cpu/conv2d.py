@@ -103,7 +103,8 @@ class _Convolution:
 
     def units(self, em: Emitter, x: Value) -> Index:
         """Blocks of places, for each block of a group's outputs, for each group, for each image."""
-        spec, places = self.spec, 1
+        spec = self.spec
+        places: Index = 1
         sides = zip((2, 3), self.kernel, spec.stride, spec.padding, spec.dilation, strict=True)
         for axis, size, stride, padding, dilation in sides:
             room = em.dim(x, axis) + (2 * padding - dilation * (size - 1) - 1 + stride)
@@ -225,7 +226,7 @@ class _Seen:
         with self.em.loop(first, last, self.kernel.lanes, hint="z") as z:
             self.em.vstore(self.em.zero(self.type), copied, [z.iv])
 
-    def _move(self, copied: Value, source: tuple[Index, Index], places: tuple[Value, Value], begin: Value) -> None:
+    def _move(self, copied: Value, source: tuple[Index, Index], places: tuple[Index, Index], begin: Index) -> None:
         """Pixels of a row of x, as f32: `source` is its number, and how far left of it the first place begins."""
         em, lanes, (row, left), (low, high) = self.em, self.kernel.lanes, source, places
         stride = self.kernel.spec.stride[1]
@@ -234,9 +235,11 @@ class _Seen:
         main = low + em.imax(high - low - (stride - 1), 0) // lanes * lanes
         with em.loop(low, main, lanes, hint="j") as j:
             where = j.iv * stride - left
-            if stride <= 2:
-                parts = [em.vload(self.x, [row, where + part * lanes], self.narrow) for part in range(stride)]
-                value = parts[0] if stride == 1 else em.shuffle(*parts, range(0, 2 * lanes, 2))
+            if stride == 1:
+                value = em.vload(self.x, [row, where], self.narrow)
+            elif stride == 2:
+                first, second = (em.vload(self.x, [row, where + part], self.narrow) for part in (0, lanes))
+                value = em.shuffle(first, second, range(0, 2 * lanes, 2))
             else:
                 value = self._gathered([row, where], em.mask(lanes, lanes))
             em.vstore(widen(em, value), copied, [j.iv - begin])
