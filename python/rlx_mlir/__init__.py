@@ -14,6 +14,18 @@ from rlx_mlir.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from rlx_mlir import errors as errors
+    from rlx_mlir import optim as optim
+    from rlx_mlir import training as training
+    from rlx_mlir.autodiff import grad as grad
+    from rlx_mlir.autodiff import grad_with_loss as grad_with_loss
+    from rlx_mlir.autodiff import hessian as hessian
+    from rlx_mlir.autodiff import hvp as hvp
+    from rlx_mlir.autodiff import jacfwd as jacfwd
+    from rlx_mlir.autodiff import jacrev as jacrev
+    from rlx_mlir.autodiff import jvp as jvp
+    from rlx_mlir.autodiff import value_and_grad as value_and_grad
+    from rlx_mlir.autodiff import vjp as vjp
+    from rlx_mlir.autodiff import vmap as vmap
     from rlx_mlir.budgets import Budgets as Budgets
     from rlx_mlir.budgets import budget as budget
     from rlx_mlir.codegen.cpu.own_generators import register_generator as register_generator
@@ -39,6 +51,7 @@ if TYPE_CHECKING:
     from rlx_mlir.runtime.loading import load as load
     from rlx_mlir.stages import draw as draw
     from rlx_mlir.stages import inspect as inspect
+    from rlx_mlir.training import Trainer as Trainer
 
 #: Where each name of the public API is defined; None for a submodule.
 _EXPORTS: dict[str, str | None] = {
@@ -55,13 +68,26 @@ _EXPORTS: dict[str, str | None] = {
     "Model": "rlx_mlir.models.model",
     "compile": "rlx_mlir.compiler",
     "draw": "rlx_mlir.stages",
+    "grad": "rlx_mlir.autodiff",
+    "grad_with_loss": "rlx_mlir.autodiff",
+    "hessian": "rlx_mlir.autodiff",
+    "hvp": "rlx_mlir.autodiff",
+    "jacfwd": "rlx_mlir.autodiff",
+    "jacrev": "rlx_mlir.autodiff",
+    "jvp": "rlx_mlir.autodiff",
+    "value_and_grad": "rlx_mlir.autodiff",
+    "vjp": "rlx_mlir.autodiff",
+    "vmap": "rlx_mlir.autodiff",
     "emit": "rlx_mlir.compiler",
     "load": "rlx_mlir.runtime.loading",
     "load_encoder": "rlx_mlir.models.embedding",
     "load_model": "rlx_mlir.models.model",
     "errors": None,
+    "optim": None,
+    "training": None,
     "inspect": "rlx_mlir.stages",
     "interpret": "rlx_mlir.interpreter",
+    "Trainer": "rlx_mlir.training",
     "TensorSpec": "rlx_mlir.own_ops",
     "register_generator": "rlx_mlir.codegen.cpu.own_generators",
     "register_op": "rlx_mlir.own_ops",

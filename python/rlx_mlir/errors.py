@@ -264,3 +264,7 @@ class ChatTemplateError(RlxError, ValueError):
 
 class DownloadError(RlxError):
     """A known model could not be fetched, unpacked or verified."""
+
+
+class GradientWarning(UserWarning):
+    """A gradient is zeros because nothing that is differentiated depends on the argument."""

@@ -161,11 +161,16 @@ def _user(number: int) -> str:
 # Writing ------------------------------------------------------------------------------------------
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, *, durable: bool = False) -> None:
     """Writes a file by renaming: readers see the old content or the new, never a part.
 
     A link of that name is replaced, not followed. What a process left that was killed while it wrote the same file is
     removed, once it is old enough.
+
+    Args:
+        path: the file; folders that it needs are made.
+        data: its content.
+        durable: have it on the disk before it gets its name: a machine that stops leaves one of both, too.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for left_over in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
@@ -176,6 +181,9 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

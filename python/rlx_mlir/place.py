@@ -35,13 +35,13 @@ class Place:
 Kind = TypeVar("Kind", bound=Place)
 
 
-def caller(skipped: str = PACKAGE) -> Place:
-    """The innermost frame whose file isn't in a folder, by default that of this package."""
+def caller(skipped: str | tuple[str, ...] = PACKAGE) -> Place:
+    """The innermost frame whose file isn't in a folder, or in one of several; by default that of this package."""
     return caller_as(Place, skipped)
 
 
-def caller_as(kind: type[Kind], skipped: str) -> Kind:
-    """The same as a place of some kind; the caller of this function is in the folder."""
+def caller_as(kind: type[Kind], skipped: str | tuple[str, ...]) -> Kind:
+    """The same as a place of some kind; the caller of this function is in one of the folders."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(skipped):
         frame = frame.f_back

@@ -218,8 +218,14 @@ class Graph:
 
     def _is_in_reach(self, handle: ir.Value) -> bool:
         """Whether operations that are added now may read the value."""
+        return self._depth(handle) is not None
+
+    def _depth(self, handle: ir.Value) -> int | None:
+        """How many regions that are open now are around a value; None where operations that are added can't read it."""
         block = handle.owner if isinstance(handle, ir.BlockArgument) else handle.owner.operation.block
-        return block == self._block or block in self._open
+        if block in self._open:
+            return self._open.index(block) + 1
+        return 0 if block == self._block else None
 
     # -- regions -----------------------------------------------------------------------------------------------------
 
@@ -253,13 +259,22 @@ class Graph:
         return dimensions.words(self._all_dims()[handle])
 
     def _dimension(self, size: Size) -> tuple[Value, int] | None:
-        """The first value of the graph that has a dimension of the size, and which; None where none has."""
+        """The first value of the graph that has a dimension of the size, and which; None where none has.
+
+        In a region it is one of that region where there is one: the fewer values are captured.
+        """
+        best: tuple[int, ir.Value] | None = None
         for handle, dims in self._all_dims().items():
             if size not in dims or packing(handle.type) is not None:
                 continue
-            if not self._kept or self._is_in_reach(handle):
-                return Value(self, handle, str(size)), dims.index(size)
-        return None
+            depth = self._depth(handle)
+            if depth is not None and (best is None or depth > best[0]):
+                best = (depth, handle)
+                if depth == len(self._open):
+                    break
+        if best is None:
+            return None
+        return Value(self, best[1], str(size)), self._all_dims()[best[1]].index(size)
 
     # -- arguments ---------------------------------------------------------------------------------------------------
 

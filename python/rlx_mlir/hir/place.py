@@ -13,7 +13,8 @@ from rlx_mlir.locations import block_name, source_line
 
 __all__ = ["Place", "block_name", "caller", "checking", "source_line"]
 
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: Folders whose functions build for a caller: graphs, and derivatives of them.
+_OURS = tuple(os.path.join(light.PACKAGE, folder, "") for folder in ("hir", "autodiff"))
 
 
 @dataclass(frozen=True)

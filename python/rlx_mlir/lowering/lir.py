@@ -8,9 +8,11 @@ allocated at run time.
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import insort
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rlx_mlir import ir
@@ -45,6 +47,8 @@ CONDITIONS = "mir.conditions"
 #: Attribute of the planned function: which arguments are positions; for each, how many there are, how many rows follow
 #: from each one on, of how many, and of what.
 POSITIONS = "mir.positions"
+#: Attribute of the planned function: the number of the call at which most of the arena holds something.
+FULLEST = "mir.fullest"
 ALIGNMENT = 64
 
 
@@ -73,6 +77,16 @@ def assign_offsets(slots: list[Slot]) -> int:
     return max((_align(slot.offset + slot.bytes) for slot in placed), default=0)
 
 
+def fullest(slots: Iterable[Slot]) -> int | None:
+    """The first call at which the most bytes of the slots are alive; None where there are no slots."""
+    change: Counter[int] = Counter()
+    for slot in slots:
+        change[slot.first] += _align(slot.bytes)
+        change[slot.last + 1] -= _align(slot.bytes)
+    alive = list(itertools.accumulate(change[call] for call in range(max(change, default=0))))
+    return alive.index(max(alive)) if alive else None
+
+
 def _align(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
@@ -88,9 +102,12 @@ def argument_dims(function: ir.AnyOp) -> list[tuple[Size, ...]]:
     for argument, own in zip(function.arguments, argument_attributes(function), strict=True):
         shape = ir.RankedTensorType(argument.type).shape
         name = own.get("mir.name", f"arg{argument.arg_number}")
-        words = own.get("mir.dims") or [unnamed_symbol(name, axis) for axis in range(len(shape))]
+        words = own.get("mir.dims") or ["?"] * len(shape)
         found.append(
-            tuple(Size.of(check_symbol(word) if size < 0 else size) for size, word in zip(shape, words, strict=True))
+            tuple(
+                Size.of(size if size >= 0 else unnamed_symbol(name, axis) if word == "?" else check_symbol(word))
+                for axis, (size, word) in enumerate(zip(shape, words, strict=True))
+            )
         )
     return found
 
@@ -309,6 +326,8 @@ class _Planner:
         maxima = ", ".join(f'"{s}" = {self._maxima.get(s, DEFAULT_MAXIMUM)} : i64' for s in self._symbols)
         naive = sum(slot.bytes for slot in slots.values())
         planned = f"mir.arena = {arena} : i64, mir.arena_without_reuse = {naive} : i64, mir.symbols = {{{maxima}}}"
+        if (call := fullest(slots.values())) is not None:
+            planned += f", {FULLEST} = {call} : i64"
         if self._conditions:
             planned += f", {CONDITIONS} = {self._condition_words()}"
         if self._positions:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlx_mlir import ir
@@ -218,9 +219,17 @@ class PlanText:
         if is_outermost:
             self._before_region = len(self._lines)
         kinds = {"mir.if": self._if, "mir.scan": self._for, "mir.while": self._while}
-        kinds[plan.op.name](plan)
+        with self._scope():
+            kinds[plan.op.name](plan)
         if is_outermost:
             self._before_region = None
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        """Names that are given inside are unknown afterwards: views that stand in a region aren't outside of it."""
+        before = dict(self.names)
+        yield
+        self.names = before
 
     def _flag(self, value: ir.Value) -> str:
         name = self._fresh()
@@ -232,7 +241,8 @@ class PlanText:
         for root, result in plan.given:
             self.names[root] = self._as(self._buffer(result), result, root)
         self._lines.append(f"scf.if {self._flag(view.condition)} {{")
-        self.block(view.then_region.blocks[0])
+        with self._scope():
+            self.block(view.then_region.blocks[0])
         self._lines.append("} else {")
         self.block(view.else_region.blocks[0])
         self._lines.append("}")
@@ -280,17 +290,8 @@ class PlanText:
             f"{loop}:{len(carried)} = scf.while ({given}{between}{counter} = {zero}) : ({types}) -> ({types}) {{"
         )
         self._enter(plan, list(cond.arguments)[: len(view.inits)], pairs, gives=False)
-        condition = cond.operations[len(cond.operations) - 1].operation.operands[0]
-        if limit is None:
-            self.block(cond)
-            flag = self._flag(condition)
-        else:
-            within, flag, never = self._fresh(), self._fresh(), self._fresh()
-            self._lines.append(f"{within} = arith.cmpi slt, {counter}, {bound} : index")
-            self._lines.append(f"{flag} = scf.if {within} -> (i1) {{")
-            self.block(cond)
-            self._lines += [f"scf.yield {self._flag(condition)} : i1", "} else {"]
-            self._lines += [f"{never} = arith.constant false", f"scf.yield {never} : i1", "}"]
+        with self._scope():
+            flag = self._goes_on(cond, counter, bound)
         self._lines += [f"scf.condition({flag}) {inside}{between}{counter} : {types}", "} do {"]
         again = [pair.again(self._fresh(), self._fresh()) for pair in pairs]
         count, following = self._fresh(), self._fresh()
@@ -300,6 +301,20 @@ class PlanText:
         self.block(body)
         self._lines.append(f"{following} = arith.addi {count}, {one} : index")
         self._leave(loop, again, following)
+
+    def _goes_on(self, cond: ir.Block, counter: str, bound: str) -> str:
+        """Whether a loop goes on: its condition, which isn't computed any more where it is at its bound."""
+        condition = cond.operations[len(cond.operations) - 1].operation.operands[0]
+        if not bound:
+            self.block(cond)
+            return self._flag(condition)
+        within, flag, never = self._fresh(), self._fresh(), self._fresh()
+        self._lines.append(f"{within} = arith.cmpi slt, {counter}, {bound} : index")
+        self._lines.append(f"{flag} = scf.if {within} -> (i1) {{")
+        self.block(cond)
+        self._lines += [f"scf.yield {self._flag(condition)} : i1", "} else {"]
+        self._lines += [f"{never} = arith.constant false", f"scf.yield {never} : i1", "}"]
+        return flag
 
     # -- what loops carry --------------------------------------------------------------------------------------------
 

@@ -337,13 +337,14 @@ def _move(block: ir.Block, values: Sequence[ir.Value], target: ir.Block) -> list
 def _carry(values: Sequence[ir.Value], targets: Sequence[ir.Value], block: ir.Block) -> list[ir.Value]:
     """Writes what a step gives to the memory of what is carried.
 
-    A value that isn't computed in this step may be what another copy overwrites: it is copied before all of them.
+    A value that isn't computed in this step may be what another copy overwrites: it is copied before all of them. So is
+    what a choice gives: one of its branches may read what is carried, and none may write there before it has.
     """
     own = []
     for value in values:
         owner = value.owner
         fresh = not isinstance(owner, ir.Block) and owner.operation.block == block and owner.name.startswith("mir.")
-        own.append(value if fresh and not isinstance(owner.opview, _VIEWS) else _own_copy(value))
+        own.append(value if fresh and not isinstance(owner.opview, (*_VIEWS, mir.IfOp)) else _own_copy(value))
     return [_kept(value, target) for value, target in zip(own, targets, strict=True)]
 
 

@@ -52,6 +52,11 @@ TO_LINALG = PatternSet()
 #: `hir/compositions/` has them, and says how they are called; `mir-decompose` puts what they build in its place.
 COMPOSITIONS: dict[str, Callable[..., Any]] = {}
 
+#: Rules of reverse mode, of forward mode and of batching, by name. `autodiff/` has them, and says how they are called.
+VJPS: dict[str, Callable[..., Any]] = {}
+JVPS: dict[str, Callable[..., Any]] = {}
+BATCHING: dict[str, Callable[..., Any]] = {}
+
 #: Operations that run only when parameters are set, through their reference: they have no pattern in TO_LINALG.
 PREPARE_ONLY = frozenset({"mir.repack"})
 

@@ -89,6 +89,8 @@ class PythonPass:
 
 #: Whose import registers passes and pipelines: by name, since nothing here depends on which there are.
 _HOMES = (
+    "rlx_mlir.autodiff.batched_modules",
+    "rlx_mlir.autodiff.differentiate",
     "rlx_mlir.lowering",
     "rlx_mlir.hir.conv_to_matmul",
     "rlx_mlir.hir.custom_lowering",

@@ -74,3 +74,25 @@ func.func @overlapping(%x: tensor<1x8x9x16xf32>, %w: tensor<16x8x3x3xf32>) -> te
   %y = mir.conv %x, %w : tensor<1x8x9x16xf32>, tensor<16x8x3x3xf32>
   return %y : tensor<1x16x7x14xf32>
 }
+
+/// Of 8 bits: channels last, the zero point around the image; with several groups, it stays.
+// CHECK-LABEL: func @bytes(
+//  CHECK-SAME:   %[[X:.+]]: tensor<1x8x9x16xi8>, %[[W:.+]]: tensor<16x8x2x2xi8>, %[[B:.+]]: tensor<16xi32>,
+//         ALL:   %[[L:.+]] = mir.transpose %[[X]] permutation [0, 2, 3, 1]
+//         ALL:   mir.constant dense<5> : tensor<i8>
+// ALL-COUNT-2:   mir.concat
+// ALL-COUNT-4:   mir.slice
+//         ALL:   %[[C:.+]] = mir.concat %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}} axis 3
+//         ALL:   %[[R:.+]] = mir.reshape %[[C]] to [50, 32]
+//         ALL:   mir.transpose %[[W]] permutation [2, 3, 1, 0]
+//         ALL:   %[[Y:.+]] = mir.q_matmul %[[R]], %{{.+}} bias %[[B]] x_zp 5 w_zp -2 mult
+//         ALL:   mir.transpose %{{.+}} permutation [0, 3, 1, 2]
+//         FEW:   mir.q_conv2d
+//       CHECK:   mir.q_conv2d
+func.func @bytes(%x: tensor<1x8x9x16xi8>, %w: tensor<16x8x2x2xi8>, %b: tensor<16xi32>, %g: tensor<16x4x2x2xi8>)
+    -> (tensor<1x16x5x10xi8>, tensor<1x16x8x15xi8>) {
+  %y = mir.q_conv2d %x, %w bias %b stride [2, 2] padding [1, 2] x_zp 5 w_zp -2 mult 0.01
+      : tensor<1x8x9x16xi8>, tensor<16x8x2x2xi8>, tensor<16xi32>
+  %z = mir.q_conv2d %x, %g groups 2 mult 0.01 : tensor<1x8x9x16xi8>, tensor<16x4x2x2xi8>
+  return %y, %z : tensor<1x16x5x10xi8>, tensor<1x16x8x15xi8>
+}

@@ -37,6 +37,7 @@ MODULES = (
     "gemm",
     "gemm_int8",
     "gemm_packed",
+    "gemm_bytes",
     "rows",
     "attention",
     "recurrence",
@@ -44,7 +45,9 @@ MODULES = (
     "conv2d",
     "norm",
     "solve",
+    "fft",
     "grouped",
+    "transpose",
     "call",
 )
 

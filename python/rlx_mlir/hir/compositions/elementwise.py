@@ -31,17 +31,20 @@ def build_formula(m: Builders, formula: Formula, *arguments: Value) -> Value | f
     """A formula of values, step by step; a number where it depends on none of them."""
     like = arguments[0]
 
+    def built(word: str, *operands: Value | float) -> Value:
+        if not isinstance(operands[0], Value):
+            operands = (_constant(m, operands[0], like), *operands[1:])
+        found: Value = getattr(m, _BUILDERS.get(word, word))(*operands)
+        return found
+
     def compute(op: Op, operands: Sequence[Value | float]) -> Value:
         word = op.name if isinstance(op, Primitive) else op
         if word == "multiply_add":
             first, second, third = operands
-            return compute("add", [compute("mul", [first, second]), third])
+            return built("add", built("mul", first, second), third)
         if word == "select":  # one of its numbers may be the only operand of their type
             return m.where(_value(operands[0]), *(_constant(m, x, like) for x in operands[1:]))
-        if not isinstance(operands[0], Value):
-            operands = [_constant(m, operands[0], like), *operands[1:]]
-        found: Value = getattr(m, _BUILDERS.get(word, word))(*operands)
-        return found
+        return built(word, *operands)
 
     return formula.run(compute, *arguments)
 

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writing safetensors files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.boundary import foreign_errors
+from rlx_mlir.errors import SafetensorsError
+from rlx_mlir.paths import write_atomically
+
+
+def write_safetensors(
+    path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Writes arrays to a file, which is the old one or the new one whatever happens meanwhile.
+
+    Args:
+        path: the file.
+        tensors: by name; bf16 as `ml_dtypes.bfloat16`.
+        metadata: texts by key.
+
+    Raises SafetensorsError where an element type isn't one of the format, OSError where the file can't be written.
+    """
+    arrays: dict[str, Any] = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    with foreign_errors(os.fspath(path), lambda message: SafetensorsError(message, path=path)):
+        from safetensors.numpy import save
+
+        data = save(arrays, dict(metadata or {}))
+    write_atomically(Path(path), data, durable=True)
