@@ -36,15 +36,15 @@ def layer() -> GraphModule:
     tokens, following = m.input("tokens", [2, 5], "i32"), m.input("following", [10], "i32")
     h = m.param("embedding", [7, 16])[tokens]
     shapes = {
-        "ln1_gamma": [16],
-        **dict.fromkeys(("q_w", "o_w"), [16, 16]),
-        **dict.fromkeys(("k_w", "v_w"), [16, 8]),
-        "ln2_gamma": [16],
-        **dict.fromkeys(("gate_w", "up_w"), [16, 24]),
-        "down_w": [24, 16],
+        "ln1_gamma": (16,),
+        **dict.fromkeys(("q_w", "o_w"), (16, 16)),
+        **dict.fromkeys(("k_w", "v_w"), (16, 8)),
+        "ln2_gamma": (16,),
+        **dict.fromkeys(("gate_w", "up_w"), (16, 24)),
+        "down_w": (24, 16),
     }
     cos, sin = m.input("cos", [5, 4]), m.input("sin", [5, 4])
-    own = {name: m.param(name, shape) for name, shape in shapes.items()}
+    own = {name: m.param(name, list(shape)) for name, shape in shapes.items()}
     h = m.llama_decoder_block(h, **own, cos=cos, sin=sin, num_heads=2, num_kv_heads=1, head_dim=8)
     logits = m.reshape(m.linear(h, m.param("head", [16, 7])), [10, 7])
     m.set_outputs({"loss": m.mean(m.softmax_cross_entropy_with_logits(logits, following))})

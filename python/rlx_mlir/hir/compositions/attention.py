@@ -154,8 +154,8 @@ def attention_backward(
     **attributes: Any,
 ) -> tuple[Value, Value, Value]:
     """The gradients by scores; then products of them"""
-    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "layout": layout}
-    own = score_gradients(m, q, k, v, dy, mask, pos, **heads, **attributes)
+    attributes |= {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "layout": layout}
+    own = score_gradients(m, q, k, v, dy, mask, pos, **attributes)
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
 
     def of_groups(x: Value) -> Value:
