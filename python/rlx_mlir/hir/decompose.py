@@ -135,7 +135,7 @@ def _check(
     dims: dict[ir.Value, Dims],
     meanings: dict[str, Size],
 ) -> None:
-    """Raises CompileError where a composition gives others than the operation has; `meanings` as `_named` gives them."""
+    """Raises CompileError where a composition gives others than the operation has; `meanings` is that of `_named`."""
     expected, found = [result.type for result in op.results], [handle.type for handle in handles]
     if expected != found:
         raise CompileError(

@@ -70,7 +70,7 @@ def by_matrices(
         turned = x if order == list(range(x.ndim)) else m.transpose(x, order)
         shape = [
             *(x.shape[dim] for dim in batch),
-            *(product(m.size(x.shape[d]) for d in own) for own in (first, second)),
+            *(product(m.size(x.shape[dim]) for dim in own) for own in (first, second)),
         ]
         return m.reshape(turned, shape)
 

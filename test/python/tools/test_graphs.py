@@ -21,7 +21,7 @@ from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError, RlxError, StageError, UnsupportedError
 from rlx_mlir.fuzz.cases import random_case
 from rlx_mlir.mir.registry import REFERENCES
-from rlx_mlir.reports import families, layout, memory, svg
+from rlx_mlir.reports import families, layout, svg
 from rlx_mlir.reports.drawing import MOST, draw
 from rlx_mlir.reports.families import FAMILIES, family_of, module_of
 from rlx_mlir.reports.graph import graph_of
