@@ -200,7 +200,12 @@ def stages(
     disable = "+".join(options.disable_templates)
     machine = f"triple={options.triple} cpu={options.cpu} features={options.features}"
     templates = f"cpu-apply-templates{{{machine} disable={disable} choices={format_choices(options.choices)}}}"
-    kernels = kernel_steps(gpu=options.is_gpu, activations=options.activations, intermediates=options.intermediates)
+    kernels = kernel_steps(
+        gpu=options.is_gpu,
+        activations=options.activations,
+        intermediates=options.intermediates,
+        maxima=options.maxima,
+    )
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),
         ("kernels", f"{kernels.primitives},{APART}" if apart else str(kernels)),

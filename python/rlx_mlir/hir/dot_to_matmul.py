@@ -68,7 +68,10 @@ def by_matrices(
         """The operand with its dimensions in this order, and the last two groups joined."""
         order = [*batch, *first, *second]
         turned = x if order == list(range(x.ndim)) else m.transpose(x, order)
-        shape = [*(x.shape[dim] for dim in batch), *(product(x.shape[d] for d in own) for own in (first, second))]
+        shape = [
+            *(x.shape[dim] for dim in batch),
+            *(product(m.size(x.shape[dim]) for dim in own) for own in (first, second)),
+        ]
         return m.reshape(turned, shape)
 
     own = matrices(lhs, lhs_batch, left, lhs_contracting)

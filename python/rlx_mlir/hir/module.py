@@ -381,7 +381,9 @@ class GraphModule(Blocks, Segments):
         checks.choice("target", target, ("cpu", "cuda", "nvptx"))
         checks.choice("activations", activations, ("exact", "int8"))
         checks.choice("intermediates", intermediates, ("rounded", "wide"))
-        steps = kernel_steps(gpu=target != "cpu", activations=activations, intermediates=intermediates)
+        if maxima is not None:
+            maxima = checks.mapping("maxima", maxima, "a mapping from symbols to sizes")
+        steps = kernel_steps(gpu=target != "cpu", activations=activations, intermediates=intermediates, maxima=maxima)
         skipped = checked_fusions(skip_fusion)
         return memory_estimate(self._copy(), self.name, steps, policy=self._policy, maxima=maxima, skipped=skipped)
 

@@ -35,7 +35,7 @@ from rlx_mlir.lowering.plan_text import PlanText, RegionPlan
 from rlx_mlir.lowering.signatures import RELATIONS, relations
 from rlx_mlir.mir.control import REGIONS, captured, given_dims, region_arguments
 from rlx_mlir.mir.cost import type_bytes
-from rlx_mlir.mir.dims import Size, check_symbol, largest, product
+from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, at_most, check_symbol, parse_maxima, product
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, identity, operations
 from rlx_mlir.semantics.conditions import Condition, conditions, positions
@@ -50,7 +50,6 @@ POSITIONS = "mir.positions"
 #: Attribute of the planned function: the number of the call at which most of the arena holds something.
 FULLEST = "mir.fullest"
 ALIGNMENT = 64
-DEFAULT_MAXIMUM = 512
 
 
 @dataclass
@@ -61,17 +60,6 @@ class Slot:
     first: int
     last: int
     offset: int = -1
-
-
-def parse_sizes(text: str) -> dict[str, int]:
-    """Sizes by symbol from `seq:512,batch:4`; InputError names the part that can't be read."""
-    sizes = {}
-    for part in filter(None, text.replace(" ", ",").split(",")):
-        name, colon, size = part.partition(":")
-        if not name or not colon or not size.isdigit():
-            raise InputError(f"option 'maxima' expects symbol:size, separated by commas, but got '{part}'")
-        sizes[name] = int(size)
-    return sizes
 
 
 def assign_offsets(slots: list[Slot]) -> int:
@@ -258,7 +246,7 @@ class _Planner:
         return product(self._dims[value]) * type_bytes(ir.RankedTensorType(value.type).element_type)
 
     def _maximum(self, size: Size) -> int:
-        return largest(size, {s: self._maxima.get(s, DEFAULT_MAXIMUM) for s in size.symbols})
+        return at_most(size, self._maxima)
 
     def _place_slots(self, outputs: set[ir.Value]) -> dict[ir.Value, Slot]:
         """Arena slots of the roots that are neither arguments nor outputs."""
@@ -378,7 +366,7 @@ class _Planner:
 def plan(module: ir.Operation, *, maxima: str) -> None:
     """Plan the memory of the entry function: calls on views into one arena, inputs, parameters and outputs."""
     entry = entry_function(module)
-    text = _Planner(module, parse_sizes(maxima)).run()
+    text = _Planner(module, parse_maxima(maxima)).run()
     kernels = []
     for kernel in functions(module, KERNEL):
         types = ", ".join(memref_of(t) for t in [*kernel.type.inputs, *kernel.type.results])

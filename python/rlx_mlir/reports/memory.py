@@ -14,7 +14,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError, did_you_mean
 from rlx_mlir.locations import describe_location
 from rlx_mlir.mir.cost import element_bytes, type_bytes
-from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, product
 from rlx_mlir.rewriting import operations, run_pipeline
 from rlx_mlir.rewriting.insertion import with_passes
 from rlx_mlir.rewriting.to_kernels import KernelSteps
@@ -33,8 +33,6 @@ from rlx_mlir.semantics.function import (
     role,
 )
 
-#: What compiling takes a symbol to be at most, of which nothing is said.
-DEFAULT_MAXIMUM = 512
 #: What is printed, in order.
 _LINES = ("parameters", "prepared", "constants", "inputs", "outputs", "donated", "arena", "peak", "peak_donated")
 

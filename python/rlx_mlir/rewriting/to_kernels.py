@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -30,19 +31,27 @@ class KernelSteps(NamedTuple):
         return ",".join(self)
 
 
-def kernel_steps(*, gpu: bool = False, activations: str = "exact", intermediates: str = "rounded") -> KernelSteps:
+def kernel_steps(
+    *,
+    gpu: bool = False,
+    activations: str = "exact",
+    intermediates: str = "rounded",
+    maxima: Mapping[str, int] | None = None,
+) -> KernelSteps:
     """The pipelines from stage mir to stage kernels.
 
     Args:
         gpu: whether kernels run on a GPU.
-        activations, intermediates: as of `compile`.
+        activations, intermediates, maxima: as of `compile`.
     """
     wide = ",mir-keep-wide" if intermediates == "wide" else ""
     quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""
+    listed = ",".join(f"{symbol}:{size}" for symbol, size in sorted((maxima or {}).items()))
+    columns = f'mir-conv-to-matmul{{maxima="{listed}"}}'
     custom = f"mir-lower-custom{{kernels={str(not gpu).lower()}}}"
     return KernelSteps(
         f"inline,symbol-dce,{custom},mir-decompose,mir-dot-to-matmul{wide}",
-        "gpu-select-branches,mir-unroll-scans" if gpu else "mir-unroll-scans,mir-conv-to-matmul",
+        "gpu-select-branches,mir-unroll-scans" if gpu else f"mir-unroll-scans,{columns}",
         f"rlx-fuse{quantize}",
         "rlx-gpu-to-kernels" if gpu else "rlx-to-kernels",
     )

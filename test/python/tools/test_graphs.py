@@ -20,9 +20,8 @@ from rlx_mlir import GraphModule
 from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError, RlxError, StageError, UnsupportedError
 from rlx_mlir.fuzz.cases import random_case
-from rlx_mlir.lowering import lir
 from rlx_mlir.mir.registry import REFERENCES
-from rlx_mlir.reports import families, layout, memory, svg
+from rlx_mlir.reports import families, layout, svg
 from rlx_mlir.reports.drawing import MOST, draw
 from rlx_mlir.reports.families import FAMILIES, family_of, module_of
 from rlx_mlir.reports.graph import graph_of
@@ -496,7 +495,6 @@ def test_estimates_refuse_other_symbols() -> None:
     for wrong in (0, -1, 2.5, True, "3"):
         with pytest.raises(InputError, match=r"'maxima of n' is a whole number of at least 1, but got"):
             m.memory_estimate({"n": wrong})  # type: ignore[dict-item]
-    assert memory.DEFAULT_MAXIMUM == lir.DEFAULT_MAXIMUM
     for option in ("target", "activations", "intermediates", "skip_fusion"):
         with pytest.raises(InputError, match=f"'{option}' expects .*but got 'f17'"):
             m.memory_estimate(**{option: "f17"})

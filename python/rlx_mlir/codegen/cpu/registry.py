@@ -42,6 +42,7 @@ MODULES = (
     "attention",
     "recurrence",
     "conv",
+    "conv2d",
     "norm",
     "solve",
     "fft",
