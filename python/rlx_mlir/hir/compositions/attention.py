@@ -10,6 +10,7 @@ from typing import Any
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import Builders, composition, narrow, wide
 from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
 
 
 def split_heads(m: Builders, x: Value, heads: int, layout: str) -> Value:
