@@ -45,8 +45,9 @@ def conv_to_matmul(module: ir.Operation, *, most: int, maxima: str) -> None:
         found = [op for op in operations(function) if op.name in _BUILT]
         dims = propagate(function) if found else {}
         for op in found:
-            if reason := _reason(op, dims[op.results[0]], most, declared):
-                if report is not None:
+            reason = _reason(op, dims[op.results[0]], most, declared)
+            if reason != "":
+                if report is not None and reason is not None:
                     report.miss("conv_to_matmul", op, reason)
                 continue
             try:
@@ -55,8 +56,8 @@ def conv_to_matmul(module: ir.Operation, *, most: int, maxima: str) -> None:
                 raise CompileError(blame(op, error)) from error
 
 
-def _reason(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int]) -> str:
-    """Why loops, or a template, are better for a convolution than a product; '' where they aren't.
+def _reason(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int]) -> str | None:
+    """Why loops are better for a convolution than a product; '' where they aren't, None where its template is.
 
     `sizes` are those of the result.
     """
@@ -76,7 +77,7 @@ def _reason(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int])
         return f"a group has {outputs // groups} outputs, sums of {math.prod(sums)}: too few for a product"
     grows = bool(math.prod(sums[1:]) > math.prod(stride))
     if str(x.element_type) == "f32":
-        return "columns would be larger than what they are made of, and its template makes none" if grows else ""
+        return None if grows else ""
     places = product(sizes[2:])
     if places.constant is None and not grows:
         return ""
