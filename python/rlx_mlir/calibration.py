@@ -28,6 +28,7 @@ from rlx_mlir.semantics.function import arguments, body, entry_function
 
 if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule
+    from rlx_mlir.runtime.executable import Executable
 
 #: How a range follows from what was seen.
 METHODS = ("minmax", "percentile", "entropy")
@@ -164,21 +165,35 @@ class _Observed:
             self._module.set_outputs({name: self._module._value(value) for value, name in names.items()})
 
     def run(self, batches: Iterable[Mapping[str, np.ndarray]], params: Mapping[str, np.ndarray]) -> None:
-        """Compiles the module, and adds what it gives for some inputs."""
-        executable = compile(self._module)
-        executable.set_params(params)
-        for name, observers in self._given.items():
-            for observer in observers:
-                observer.add(np.asarray(params[name]))
+        """Compiles the module, and adds what it gives for some inputs; compiled again where sizes outgrow it."""
+        executable: Executable | None = None
+        maxima: dict[str, int] = {}
         count = 0
         for batch in batches:
             count += 1
-            found = executable.run(checks.mapping("batches", batch, "mappings from names to arrays"))
+            inputs = checks.mapping("batches", batch, "mappings from names to arrays")
+            sizes = self._sizes(inputs)
+            if executable is None or any(size > maxima[symbol] for symbol, size in sizes.items()):
+                maxima = {symbol: max(size, maxima.get(symbol, 0)) for symbol, size in sizes.items()}
+                executable = compile(self._module, maxima=maxima)
+                executable.set_params(params)
+            found = executable.run(inputs)
             for name, observers in self._observers.items():
                 for observer in observers:
                     observer.add(found[name])
         if not count:
             raise InputError("'batches' is empty: ranges are those of values that were seen")
+        for name, observers in self._given.items():
+            for observer in observers:
+                observer.add(np.asarray(params[name]))
+
+    def _sizes(self, inputs: Mapping[str, np.ndarray]) -> dict[str, int]:
+        """The sizes of the symbols, of which each is one of some input's."""
+        symbols = self._module.dynamic_symbols
+        named = [(value.shape, np.shape(inputs.get(value.name, ()))) for value in self._module.inputs]
+        pairs = [pair for shape, given in named for pair in zip(shape, given, strict=False)]
+        found = {size: given for size, given in pairs if isinstance(size, str) and size in symbols}
+        return {symbol: max(found.get(symbol, 1), 1) for symbol in symbols}
 
 
 def calibrate(

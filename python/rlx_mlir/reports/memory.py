@@ -14,7 +14,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError, did_you_mean
 from rlx_mlir.locations import describe_location
 from rlx_mlir.mir.cost import element_bytes, type_bytes
-from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, largest, product
+from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, product
 from rlx_mlir.rewriting import operations, run_pipeline
 from rlx_mlir.rewriting.insertion import with_passes
 from rlx_mlir.rewriting.to_kernels import KernelSteps
@@ -221,7 +221,7 @@ def _buffers(entry: ir.Operation, sizes: Mapping[str, int]) -> list[_Buffer]:
         kind = ir.MemRefType(argument.type)
         words = own.get("mir.dims", [""] * kind.rank)
         dims = [Size.parse(word) if size < 0 else Size.of(size) for size, word in zip(kind.shape, words, strict=True)]
-        count = largest(product(dims), sizes) * type_bytes(kind.element_type)
+        count = product(dims).evaluate(sizes) * type_bytes(kind.element_type)
         found.append(_Buffer(str(own["mir.name"]), str(own["mir.kind"]), count, "mir.tied" in own))
     return found
 

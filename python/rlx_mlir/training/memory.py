@@ -9,50 +9,48 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.locations import block_name
 from rlx_mlir.optim.steps import TrainStep
-from rlx_mlir.reports.memory import MemoryEstimate
 from rlx_mlir.runtime.shown import size_text
 
 Make = Callable[[tuple[str, ...]], TrainStep]
 
 
 def within(
-    module: GraphModule, make: Make, limit: int | None, maxima: Mapping[str, int] | None
-) -> tuple[TrainStep, MemoryEstimate, tuple[str, ...]]:
+    module: GraphModule, make: Make, limit: int, maxima: Mapping[str, int] | None
+) -> tuple[TrainStep, tuple[str, ...]]:
     """A step that needs no more than so many bytes, with as few blocks as possible computed again.
 
     Args:
         module: that is trained, at stage mir.
         make: the step, with some of the module's blocks computed again.
-        limit: bytes of a call at its peak, parameters and what the optimiser keeps included; None for any.
+        limit: bytes of a call at its peak, parameters and what the optimiser keeps included.
         maxima: largest sizes, as of `compile`.
 
-    Gives the step, its memory, and the blocks. Raises InputError where even all blocks don't bring it within the limit.
+    Gives the step, and the blocks. Raises InputError where even all blocks don't bring it within the limit.
     """
 
-    def tried(count: int) -> tuple[TrainStep, MemoryEstimate]:
+    def tried(count: int) -> tuple[TrainStep, int]:
         step = make(blocks[:count])
-        return step, step.module.memory_estimate(maxima)
+        return step, step.module.memory_estimate(maxima).peak_donated
 
     blocks = outer_blocks(module)
-    step, memory = tried(0)
-    if limit is None or memory.peak_donated <= limit:
-        return step, memory, ()
+    step, taken = tried(0)
+    if taken <= limit:
+        return step, ()
     least, most = 0, len(blocks)
-    best, of_best = tried(most) if most else (step, memory)
-    if of_best.peak_donated > limit:
+    best, of_best = tried(most) if most else (step, taken)
+    if of_best > limit:
         raise InputError(
-            f"a step of module '{module.name}' takes {size_text(memory.peak_donated)}, and "
-            f"{size_text(of_best.peak_donated)} with all of its {len(blocks)} blocks computed again, but the limit is "
-            f"{size_text(limit)}"
+            f"a step of module '{module.name}' takes {size_text(taken)}, and {size_text(of_best)} with all of its "
+            f"{len(blocks)} blocks computed again, but the limit is {size_text(limit)}"
         )
     while most - least > 1:  # the more blocks, the less memory, as a rule: what is taken has been planned
         middle = (least + most) // 2
-        step, memory = tried(middle)
-        if memory.peak_donated <= limit:
-            most, best, of_best = middle, step, memory
+        step, taken = tried(middle)
+        if taken <= limit:
+            most, best = middle, step
         else:
             least = middle
-    return best, of_best, blocks[:most]
+    return best, blocks[:most]
 
 
 def outer_blocks(module: GraphModule) -> tuple[str, ...]:

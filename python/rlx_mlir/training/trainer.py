@@ -21,6 +21,7 @@ from rlx_mlir.optim.optimizers import Optimizer, adamw
 from rlx_mlir.optim.schedules import Schedule, constant
 from rlx_mlir.optim.steps import NUMBER, RATE, TrainStep, train_step
 from rlx_mlir.place import located
+from rlx_mlir.runtime.memory import MemoryReport
 from rlx_mlir.training.memory import within
 
 #: What the metadata of a checkpoint say it is.
@@ -90,8 +91,12 @@ class Trainer:
                 recompute=tuple(dict.fromkeys((*given_blocks, *blocks))),
             )
 
-        #: What a step takes, planned before anything runs; and the blocks that it computes again for the limit.
-        step, self.memory, self.recomputed = within(module, make, limit, options.get("maxima"))
+        #: The blocks that a step computes again for the limit.
+        self.recomputed: tuple[str, ...] = ()
+        if limit is None:
+            step = make(())
+        else:
+            step, self.recomputed = within(module, make, limit, options.get("maxima"))
         self._optimizer = chosen
         self._trained, self._losses = step.trained, list(module.outputs)
         given = checks.mapping("params", params, "a mapping from parameters to arrays")
@@ -106,6 +111,12 @@ class Trainer:
     def params(self) -> dict[str, np.ndarray]:
         """What is trained, by name: the arrays that steps change."""
         return {name: self._arrays[name] for name in self._trained}
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Bytes of a step, as it is planned: nothing has to run for it."""
+        report: MemoryReport = self.executable.dispatch_report().memory
+        return report
 
     @property
     def steps(self) -> int:

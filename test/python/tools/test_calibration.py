@@ -75,6 +75,15 @@ def test_smallest_and_largest_over_all_batches() -> None:
     assert not ranges_of(m)
 
 
+def test_batches_of_any_size() -> None:
+    m = GraphModule.mir("product")
+    x = m.input("x", ["n", "m", 4])
+    m.set_outputs({"y": m.matmul(x, m.param("w", [4, 3]))})
+    given = [{"x": normal(*shape)} for shape in ((1, 2, 4), (700, 1, 4), (2, 0, 4), (3, 600, 4))]
+    [(x_range, _, _)] = ranges_of(calibrate(m, given, params={"w": normal(4, 3)}))
+    assert x_range == (min(b["x"].min(initial=0) for b in given), max(b["x"].max(initial=0) for b in given))
+
+
 def test_what_several_products_read_is_observed_for_each() -> None:
     m, w = GraphModule.mir("shared"), normal(4, 3)
     x, weight = m.input("x", ["n", 4]), m.param("w", [4, 3])

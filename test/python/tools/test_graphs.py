@@ -456,6 +456,17 @@ def test_unused_arguments_have_symbols_of_their_own() -> None:
     assert estimate.parameters == (16 * 16 + 3 * 8) * 4
 
 
+def test_sizes_that_do_not_grow_with_their_symbol() -> None:
+    """The result of six rows is larger than that of seven; memory between kernels serves both."""
+    m = GraphModule.mir("rows")
+    cut = m.slice(m.input("x", ["n", 16]), 0, -7, 6)
+    m.set_outputs({"y": m.softmax(m.cumsum(cut, 0), -1), "cut": cut})
+    for size, rows in ((6, 6), (7, 6), (9, 4)):
+        estimate = m.memory_estimate({"n": size})
+        assert estimate.outputs == 2 * rows * 64
+        assert estimate.arena >= 6 * 64
+
+
 def test_where_most_is_alive() -> None:
     m = GraphModule.mir("hill")
     x = m.input("x", ["n", 16])
