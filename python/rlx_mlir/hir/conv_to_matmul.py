@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, RlxError
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.decompose import decompose_into
-from rlx_mlir.hir.types import SizeLike
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, at_most, parse_maxima, product
 from rlx_mlir.rewriting import Option, compiler_pass, operations, report_into
@@ -102,8 +101,8 @@ def padded(m: Builders, x: Value, padding: Sequence[int], value: float = 0.0, ax
 
 def _counts(
     m: Builders,
-    spatial: Sequence[SizeLike],
-    kernel: Sequence[SizeLike],
+    spatial: Sequence[int | str],
+    kernel: Sequence[int | str],
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> list[Size]:
@@ -118,7 +117,7 @@ def _seen(
     m: Builders,
     image: Value,
     axes: Sequence[int],
-    kernel: Sequence[SizeLike],
+    kernel: Sequence[int | str],
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> list[Value]:
@@ -167,7 +166,7 @@ def by_columns(
     return m.reshape(result, [batch, outputs, *counts])
 
 
-def _are_patches(kernel: Sequence[SizeLike], stride: Sequence[int], dilation: Sequence[int]) -> bool:
+def _are_patches(kernel: Sequence[int | str], stride: Sequence[int], dilation: Sequence[int]) -> bool:
     """Whether places lie side by side: then one transposition makes the columns, however many taps there are."""
     sides = list(zip(kernel, stride, dilation, strict=True))
     return any(k != 1 for k in kernel) and all(k == s and 1 in (k, d) for k, s, d in sides)
@@ -216,4 +215,4 @@ def quantised_by_columns(
 
 
 #: What becomes products, and how.
-_BUILT = {"mir.conv": by_columns, "mir.q_conv2d": quantised_by_columns}
+_BUILT: dict[str, Callable[..., Value]] = {"mir.conv": by_columns, "mir.q_conv2d": quantised_by_columns}
