@@ -129,7 +129,7 @@ def cnn() -> Subject:
     joined = np.concatenate([found, np.ones((len(found), 1))], axis=1)
     wanted = np.eye(KINDS)[kinds] - 1 / KINDS
     gram = joined.T @ joined
-    solved = np.linalg.solve(gram + 1e-6 * np.trace(gram) / len(gram) * np.eye(len(gram)), joined.T @ wanted)
+    solved = np.linalg.solve(gram + 1e-3 * np.trace(gram) / len(gram) * np.eye(len(gram)), joined.T @ wanted)
     params |= {"out": solved[:-1].astype(np.float32), "bias": solved[-1].astype(np.float32)}
 
     m = rlx.GraphModule.mir("network")
