@@ -102,13 +102,13 @@ def padded(m: Builders, x: Value, padding: Sequence[int], value: float = 0.0, ax
 def _counts(
     m: Builders,
     spatial: Sequence[int | str],
-    kernel: Sequence[int | str],
+    kernel: Sequence[int],
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> list[Size]:
     """How many places a kernel has along each dimension of a padded image."""
     return [
-        (m.size(size) - (d * (int(k) - 1) + 1) + s) // s
+        (m.size(size) - (d * (k - 1) + 1) + s) // s
         for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
     ]
 
@@ -117,7 +117,7 @@ def _seen(
     m: Builders,
     image: Value,
     axes: Sequence[int],
-    kernel: Sequence[int | str],
+    kernel: Sequence[int],
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> list[Value]:
@@ -126,12 +126,12 @@ def _seen(
     def seen(taps: tuple[int, int]) -> Value:
         part = image
         for axis, tap, d, s, k in zip(axes, taps, dilation, stride, kernel, strict=True):
-            after = d * (int(k) - 1 - tap)  # of the kernel at its last place; the stride may leave more
+            after = d * (k - 1 - tap)  # of the kernel at its last place; the stride may leave more
             if tap or after or s > 1:
                 part = m.slice(part, axis, tap * d, -after or None, s)
         return part
 
-    return [seen((u, v)) for u in range(int(kernel[0])) for v in range(int(kernel[1]))]
+    return [seen((u, v)) for u in range(kernel[0]) for v in range(kernel[1])]
 
 
 def by_columns(
@@ -148,7 +148,8 @@ def by_columns(
 
     No size is 0 for sure.
     """
-    outputs, inputs, *kernel = weight.shape
+    outputs, inputs, *sizes = weight.shape
+    kernel = [int(size) for size in sizes]
     own = padded(m, x, padding)
     batch, _, *spatial = own.shape
     counts = _counts(m, spatial, kernel, stride, dilation)
@@ -202,7 +203,8 @@ def quantised_by_columns(
 
     No size is 0 for sure, and there is one group.
     """
-    outputs, inputs, *kernel = weight.shape
+    outputs, inputs, *sizes = weight.shape
+    kernel = [int(size) for size in sizes]
     own = padded(m, m.transpose(x, [0, 2, 3, 1]), padding, x_zp, (1, 2))
     batch, *spatial, _ = own.shape
     counts = _counts(m, spatial, kernel, stride, dilation)
