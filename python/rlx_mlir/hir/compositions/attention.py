@@ -172,7 +172,7 @@ def attention_backward(
     is_square = attributes.get("mask_kind") == "causal" and pos is None and rows is not None and rows == columns
     count = min(_MOST_BLOCKS, (rows or 0) // _BLOCK) if is_square else 1
     if count < 2:
-        own = score_gradients(m, given[0], *others, given[1], mask, pos, **attributes)
+        own = score_gradients(m, given[0], others[0], others[1], given[1], mask, pos, **attributes)
         found = _products(m, own, num_heads, kv_heads)
     else:
         assert rows is not None, "which the number of blocks is of"
