@@ -58,7 +58,7 @@ class Reverse:
         op: the operation.
         results: its results.
         cotangents: of each result; None for zeros, but not of all.
-        active: of each operand, whether its cotangent is wanted; of an operation with regions, for its rule.
+        active: of each operand, whether its cotangent is wanted: rules may save the work for others.
     """
 
     op: ir.Operation

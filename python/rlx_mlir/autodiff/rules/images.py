@@ -214,7 +214,8 @@ def group_norm(
 
 def _grouped(m: Builders, x: Value, num_groups: int) -> Value:
     """An image as the groups of its items: [N, groups, elements of a group]."""
-    return m.reshape(x, [m.sizes_of(x)[0], num_groups, -1])
+    n, channels, height, width = m.sizes_of(x)
+    return m.reshape(x, [n, num_groups, channels // num_groups * height * width])
 
 
 def _mean(m: Builders, x: Value) -> Value:

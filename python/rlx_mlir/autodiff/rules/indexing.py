@@ -62,8 +62,12 @@ def scatter_add(
     m: Builders, at: Reverse, updates: Value, indices: Value, like: Value | None = None, *, axis: int, **sizes: int
 ) -> Value:
     """The entries that each update was added to; 0 where its index is outside."""
-    found = m.gather(at.dy, indices, axis)
     inside = m.bitwise_and(m.ge(indices, 0), m.lt(indices, m.dim(at.y, axis, indices.dtype)))
+    sizes, dy = m.sizes_of(at.dy), at.dy
+    if not sizes[axis].constant:  # may have no entry, where nothing is read
+        zero = m.expand(m.constant(0.0, dy.dtype), [*sizes[:axis], 1, *sizes[axis + 1 :]])
+        dy = m.concat([dy, zero], axis)
+    found = m.gather(dy, indices, axis)
     shape = [Size.of(1)] * found.ndim
     for number, size in enumerate(m.sizes_of(indices)):
         shape[axis + number] = size
