@@ -28,9 +28,9 @@ def pull_back(
         given: cotangents of some values, of their types.
         wanted: values that operations read.
 
-    Gives a cotangent for each of `wanted`, None where nothing of `given` depends on it. A value that is listed more than
-    once, such as one that is two operands, has its cotangent in the first place: what is listed adds up. Raises
-    InputError that names the operation where one on the way has no rule.
+    Gives a cotangent for each of `wanted`, None where nothing of `given` depends on it. That of a value that is listed
+    more than once, such as one that is two operands, is in the first place: what is given adds up. Raises InputError
+    that names the operation where one on the way has no rule.
     """
     active = active_values(ops, wanted)
     cotangents = dict(given)

@@ -6,15 +6,37 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.folding import folded
 from rlx_mlir.autodiff.forward import push_forward
-from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, none, unbroadcast, vjp
+from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, none, reshaped, unbroadcast, vjp
 from rlx_mlir.autodiff.reverse import pull_back
 from rlx_mlir.dialects import mir
 from rlx_mlir.formats.scaled import NVFP4_BLOCK, NVFP4_VALUES
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.packed import packing
+
+
+def read_in_rows(m: Builders) -> None:
+    """Lets products read weights as they are before `mir.repack`, which changes their order alone.
+
+    So rows are there to be decoded, and weights of floats have gradients.
+    """
+    for op in [each.operation for each in m._block.operations if each.operation.name == "mir.dequant_matmul"]:
+        weight = op.operands[1]
+        made = None if isinstance(weight, ir.BlockArgument) else ir.OpResult(weight).owner.operation
+        if made is None or made.name != "mir.repack":
+            continue
+        x, source, y = m.values([op.operands[0], made.operands[0], op.results[0]])
+        with m.stemming_from(op), m.before(op):
+            if packing(made.operands[0].type) is None:
+                found = reshaped(m, _rows_times(m, x, source, transposed=True), y)
+            else:
+                (found,) = m.rebuilt(op, [x, source])
+        m.replace_results(op, [found])
+        op.erase()
 
 
 def _product(m: Builders, dy: Value, weight: Value, x: Value, *, transposed: bool = False) -> Value:
