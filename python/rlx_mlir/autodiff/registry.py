@@ -291,6 +291,15 @@ def fitted(m: Builders, op: ir.Operation, change: Value, like: Value) -> Value:
     return reshaped(m, change, like)
 
 
+def taken(m: Builders, table: Value, indices: Value, axis: int) -> Value:
+    """Entries along a dimension that may have none: then zeros. What is outside is any number, to be masked."""
+    sizes = m.sizes_of(table)
+    if not sizes[axis].constant:
+        zero = m.expand(m.constant(0.0, table.dtype), [*sizes[:axis], 1, *sizes[axis + 1 :]])
+        table = m.concat([table, zero], axis)
+    return m.gather(table, indices, axis)
+
+
 def unbroadcast(m: Builders, gradient: Value, like: Value) -> Value:
     """The sum of a gradient over the dimensions along which an operand was repeated."""
     own, wanted = m.sizes_of(gradient), m.sizes_of(like)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, Reverse, is_differentiable, jvp, vjp
+from rlx_mlir.autodiff.registry import Forward, Reverse, is_differentiable, jvp, taken, vjp
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
@@ -63,11 +63,7 @@ def scatter_add(
 ) -> Value:
     """The entries that each update was added to; 0 where its index is outside."""
     inside = m.bitwise_and(m.ge(indices, 0), m.lt(indices, m.dim(at.y, axis, indices.dtype)))
-    sizes, dy = m.sizes_of(at.dy), at.dy
-    if not sizes[axis].constant:  # may have no entry, where nothing is read
-        zero = m.expand(m.constant(0.0, dy.dtype), [*sizes[:axis], 1, *sizes[axis + 1 :]])
-        dy = m.concat([dy, zero], axis)
-    found = m.gather(dy, indices, axis)
+    found = taken(m, at.dy, indices, axis)
     shape = [Size.of(1)] * found.ndim
     for number, size in enumerate(m.sizes_of(indices)):
         shape[axis + number] = size
