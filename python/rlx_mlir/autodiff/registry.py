@@ -291,6 +291,12 @@ def fitted(m: Builders, op: ir.Operation, change: Value, like: Value) -> Value:
     return reshaped(m, change, like)
 
 
+def as_index(m: Builders, x: Value) -> Value:
+    """Indices in a type that numbers of elements fit in; of floats, their whole parts, as operations take them."""
+    word = "i64" if x.dtype.name in ("int64", "uint64", "uint32") else "i32"
+    return x if x.dtype.name == ("int64" if word == "i64" else "int32") else m.cast(x, word)
+
+
 def taken(m: Builders, table: Value, indices: Value, axis: int) -> Value:
     """Entries along a dimension that may have none: then zeros. What is outside is any number, to be masked."""
     sizes = m.sizes_of(table)

@@ -37,6 +37,8 @@ def read_in_rows(m: Builders) -> None:
                 (found,) = m.rebuilt(op, [x, source])
         m.replace_results(op, [found])
         op.erase()
+        if not any(True for _ in made.results[0].uses):
+            made.erase()
 
 
 def _product(m: Builders, dy: Value, weight: Value, x: Value, *, transposed: bool = False) -> Value:
