@@ -15,6 +15,7 @@ Tasks: `{seed, index, file}` draws a case, and leaves it in `file` if anything i
 from __future__ import annotations
 
 import time
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ from rlx_mlir.autodiff.batched_modules import vmap
 from rlx_mlir.autodiff.modules import jvp, vjp
 from rlx_mlir.autodiff.registry import is_differentiable, made_of
 from rlx_mlir.dtypes import numpy_dtype
-from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.errors import GradientWarning, InputError, RlxError
 from rlx_mlir.fuzz.cases import Case, load_operations, random_case
 from rlx_mlir.fuzz.graphs import finding, prepare
 from rlx_mlir.fuzz.pool import Outcome, Task
@@ -66,6 +67,7 @@ def handle(task: Task) -> Outcome:
     if "seed" in task:
         load_operations(task.get("load", ()))
         case, counts = random_case(task["seed"], task["index"], tuple(task.get("ops", ())))
+        case.fuzzer = "derivatives"
         case.save(path)  # before anything can go wrong
     else:
         case, counts = Case.load(path), {}
@@ -93,7 +95,8 @@ def check(case: Case) -> Outcome:
         plain = _run(module, run)
     except InputError as error:
         return {"status": "unsupported", "message": str(error)}
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", GradientWarning)
         usable = _usable_outputs(module, plain) if names else {}
         found: Outcome | None = {"status": "skipped", "message": "no output that has derivatives, or is small enough"}
         if usable:
@@ -221,36 +224,35 @@ def _derivatives(module: GraphModule, run: Arrays, plain: Arrays, names: Sequenc
     moving = [r.name for r in results(module.entry) if is_differentiable(r.type)]
     cotangents = {name: _like(rng, plain[name]) for name in moving}
     tangents = {name: _like(rng, run[name]) for name in names}
-    ways: list[tuple[Callable[..., GraphModule], Arrays, Arrays]] = [
-        (vjp, cotangents, tangents),
-        (jvp, tangents, cotangents),
-    ]
-    found: list[Changes] = []
+    found: dict[str, Changes] = {}
     refused: Outcome | None = None
-    for differentiated, given, with_ in ways:
+    for mode, given, others in ((vjp, cotangents, tangents), (jvp, tangents, cotangents)):
         try:
-            own = differentiated(module, names)
+            own = mode(module, names)
         except RlxError as error:
-            refused = _refused(error)
+            refused = _refused("derivative", error)
             if refused["status"] == "finding":
                 return refused
             continue
         answers = _run(own, run | dict(zip(_new(module, own), given.values(), strict=True)))
         for name, array in plain.items():
             if not _is_close(answers[name], array, _PARTS):
-                return finding("derivative", f"{differentiated.__name__} changes output '{name}'")
-        changes = Changes.of(list(answers.values())[len(plain) :], list(with_.values()))
+                return finding("derivative", f"{mode.__name__} changes output '{name}'")
+        changes = Changes.of(list(answers.values())[len(plain) :], list(others.values()))
         if changes is None:
             return {"status": "skipped", "message": "derivatives that are too large"}
-        found.append(changes)
+        found[mode.__name__] = changes
     if not found or any(_has_own_rule(op) for op in operations(module.ir_module)):
         return refused
-    first, last = found[0], found[-1]
-    if abs(sum(first.terms) - sum(last.terms)) > _TRANSPOSED * (first.size + last.size) + 1e-9:
-        return finding("derivative", f"forward mode gives {sum(last.terms)}, reverse mode {sum(first.terms)}")
+    first, last = found.get("vjp"), found.get("jvp")
+    if first is not None and last is not None:
+        reverse, forward = sum(first.terms), sum(last.terms)
+        if abs(forward - reverse) > _TRANSPOSED * (first.size + last.size) + 1e-9:
+            return finding("derivative", f"forward mode gives {forward}, reverse mode {reverse}")
     if any(_is_step(op) for op in operations(module.ir_module)):
         return refused
-    return _steps(module, run, tangents, cotangents, last.terms) or refused
+    terms = [sum(first.terms)] if first is not None and last is None else found["jvp"].terms
+    return _steps(module, run, tangents, cotangents, terms) or refused
 
 
 def _is_step(op: ir.Operation) -> bool:
@@ -263,12 +265,12 @@ def _has_own_rule(op: ir.Operation) -> bool:
     return op.name == "mir.custom_fn" and any(len(region.blocks) for region in list(op.regions)[1:])
 
 
-def _refused(error: RlxError) -> Outcome:
+def _refused(kind: str, error: RlxError) -> Outcome:
     """What is without a rule on purpose is an error that says so; any other one is a finding."""
     text = str(error)
     if any(words in text for words in _REFUSALS):
         return {"status": "unsupported", "message": text}
-    return finding("derivative", text)
+    return finding(kind, text)
 
 
 def _new(module: GraphModule, own: GraphModule) -> list[str]:
@@ -286,7 +288,7 @@ def _steps(
         module, run: as of `_derivatives`.
         tangents: of arguments.
         cotangents: of outputs.
-        terms: the derivative along the tangents of the product with each cotangent; or other terms of their sum.
+        terms: the derivative along the tangents of the product with each cotangent, or that of the sum of these.
     """
     is_each = len(terms) == len(cotangents)
 
@@ -328,7 +330,7 @@ def _batches(module: GraphModule, run: Arrays, plain: Arrays, rng: Rng) -> Outco
     try:
         batched = vmap(module, chosen, size=2)
     except RlxError as error:
-        return _refused(error)
+        return _refused("batch", error)
     found = _run(batched, run | {name: np.stack([run[name], other[name]]) for name in chosen})
     for name, array in found.items():
         for number, single in enumerate(singles):

@@ -46,7 +46,8 @@ EMPTY = {
     ),
     "top_k": Case(lambda b, x: b.top_k(x, 2)[0], {"x": normal(0, 2, 4)}),
     "group_norm": Case(
-        lambda b, x, g, c: b.group_norm(x, g, c, num_groups=2), {"x": normal(0, 2, 3, 3), "g": normal(2), "c": normal(2)}
+        lambda b, x, g, c: b.group_norm(x, g, c, num_groups=2),
+        {"x": normal(0, 2, 3, 3), "g": normal(2), "c": normal(2)},
     ),
     "group_norm of symbols": Case(
         lambda b, x, g: b.group_norm(x, g, num_groups=1),
@@ -75,7 +76,9 @@ OTHERS = {
         wrt=["t"],
     ),
     "scatter_add by floats": Case(
-        lambda b, u, i: b.scatter_add(u, i, 3), {"u": normal(4, 2), "i": given([-0.5, 2.5, 3.5, -1.5], "f32")}, wrt=["u"]
+        lambda b, u, i: b.scatter_add(u, i, 3),
+        {"u": normal(4, 2), "i": given([-0.5, 2.5, 3.5, -1.5], "f32")},
+        wrt=["u"],
     ),
     "scatter_add by bytes": Case(
         lambda b, u, i: b.scatter_add(u, b.cast(i, "ui8"), 300),
