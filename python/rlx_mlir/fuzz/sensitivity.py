@@ -127,7 +127,7 @@ _CENTRED = {"mir.layer_norm": ("x",), "mir.fused_residual_layer_norm": ("x", "re
 _SUBTRACTED = {f"mir.{norm}_norm_backward_input" for norm in ("group", "layer", "rms")}
 
 
-def _function(op: ir.AnyOp) -> str:
+def applied(op: ir.AnyOp) -> str:
     """The function of one element that an operation applies, or its activation; another word where there is none."""
     attributes = op.operation.attributes
     if "activation" in attributes:
@@ -186,7 +186,7 @@ class _Perturbed:
                 computed = [self._unfixed(operands[0], computed[0])]
             elif name in _SUBTRACTED:
                 computed = [self._subtracted(op, operands, wide, computed[0])]
-            elif _function(op) in _ABSOLUTE:
+            elif applied(op) in _ABSOLUTE:
                 computed = [self._shifted(value, operands[0].dtype, 4.0) for value in computed]
             elif name == "mir.block_dot":  # d <q, w> and m sum(q) cancel
                 computed = [self._shifted(value, value.dtype) for value in computed]
