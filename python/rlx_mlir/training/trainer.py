@@ -122,17 +122,7 @@ class Trainer:
         Raises SafetensorsError where the file can't be read, InputError where it isn't a checkpoint of this module and
         optimiser; nothing is changed then.
         """
-        file = SafetensorsFile(path)
-        try:
-            own = {key: json.loads(text) for key, text in file.metadata.items()}
-        except ValueError:
-            own = {}
-        if own.get("format") != FORMAT:
-            raise InputError(f"{file.path}: not a checkpoint of training: its 'format' isn't {FORMAT!r}")
-        if own.get("optimizer") != self._optimizer.described():
-            raise InputError(
-                f"{file.path}: its optimiser is {own.get('optimizer')}, but here it is {self._optimizer.described()}"
-            )
+        file, own = self._opened(path)
         arrays = {}
         for name, old in self._arrays.items():
             if name not in file.tensors:
@@ -145,8 +135,31 @@ class Trainer:
                 )
         for name, array in arrays.items():
             self._arrays[name][...] = array
-        found = own.get("metadata")
-        return found if isinstance(found, dict) else {}
+        return _metadata(own)
+
+    def metadata_of(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """What `save` was given beside a checkpoint of this optimiser; raises as `restore` does."""
+        return _metadata(self._opened(path)[1])
+
+    def _opened(self, path: str | os.PathLike[str]) -> tuple[SafetensorsFile, dict[str, Any]]:
+        """A checkpoint of this optimiser, and its metadata's values."""
+        file = SafetensorsFile(path)
+        try:
+            own = {key: json.loads(text) for key, text in file.metadata.items()}
+        except ValueError:
+            own = {}
+        if own.get("format") != FORMAT:
+            raise InputError(f"{file.path}: not a checkpoint of training: its 'format' isn't {FORMAT!r}")
+        if own.get("optimizer") != self._optimizer.described():
+            raise InputError(
+                f"{file.path}: its optimiser is {own.get('optimizer')}, but here it is {self._optimizer.described()}"
+            )
+        return file, own
+
+
+def _metadata(own: Mapping[str, Any]) -> dict[str, Any]:
+    found = own.get("metadata")
+    return found if isinstance(found, dict) else {}
 
 
 def _own(name: str, value: object) -> np.ndarray:
