@@ -23,7 +23,9 @@ import numpy as np
 from rlx_mlir.errors import InputError, ModelFileError, RlxError, UnsupportedError, shortened
 from rlx_mlir.files import read_text
 from rlx_mlir.frontends.documents import parse_json
+from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models.chat import ChatTemplate
+from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.tokenizer import Tokenizer
 
 _FORMS = ({"messages"}, {"prompt", "completion"}, {"text"})
@@ -60,6 +62,18 @@ class Reader:
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
         """Takes both; without a template, messages are an error."""
         self._tokenizer, self._template = tokenizer, template
+
+    @classmethod
+    def of(cls, file: GGUFFile, config: ModelConfig) -> Reader:
+        """That of a model's file; TokenizerError, ChatTemplateError, InputError where its vocabulary can't be used."""
+        origin = file.path or ""
+        tokenizer = Tokenizer.from_metadata(file.metadata, origin=origin)
+        if tokenizer.vocab_size > config.vocab:
+            raise InputError(
+                f"the tokenizer has {tokenizer.vocab_size} tokens, but the embedding table only {config.vocab} rows"
+            )
+        has_template = "tokenizer.chat_template" in file.metadata
+        return cls(tokenizer, ChatTemplate.from_metadata(file.metadata, origin=origin) if has_template else None)
 
     def read(self, path: str | os.PathLike[str]) -> list[Example]:
         """The examples of a file of JSON lines; empty lines are left out.
