@@ -3,6 +3,7 @@
 
 - docs/hir.md, docs/mir.md: the reference of both dialects, from their ODS
 - docs/nan.md: what NaN does to each operation, from their references
+- docs/differentiation.md: the table of rules, between its marks
 - docs/passes.md: every pass and named pipeline, from their registry
 - README.md: the tables of stages and pipelines, between the marks that it has for them
 - docs/security.md: the table of budgets, likewise
@@ -232,6 +233,18 @@ def floors() -> Iterator[str]:
         yield from (f"Of `{container}`:", "", *table(("floor", "module or package", "what it is"), rows), "")
 
 
+def derivative_rules() -> Iterator[str]:
+    """How each operation is differentiated and batched."""
+    from rlx_mlir.autodiff.table import ways
+    from rlx_mlir.tools.ops import operation_names
+
+    rows = []
+    for name in operation_names():
+        own = ways(name)
+        rows.append((f"`{name}`", own.vjp, own.jvp, own.batching, own.formula))
+    yield from table(("operation", "reverse", "forward", "batch", "cotangents"), rows)
+
+
 def elementwise_builders() -> str:
     """The module of the builders of functions of elements."""
     from rlx_mlir.mir.functions import FUNCTIONS
@@ -299,6 +312,7 @@ def main() -> int:
     texts[ROOT / "docs" / "nan.md"] = nan_rules()
     texts[ROOT / "README.md"] = filled("README.md", stages=stages(), pipelines=readme_pipelines())
     texts[ROOT / "docs" / "security.md"] = filled("docs/security.md", budgets=budget_table())
+    texts[ROOT / "docs" / "differentiation.md"] = filled("docs/differentiation.md", rules=derivative_rules())
     texts[ROOT / "docs" / "architecture.md"] = filled("docs/architecture.md", floors=floors())
     texts[ROOT / "python" / "rlx_mlir" / "hir" / "elementwise.py"] = elementwise_builders()
     stale = 0

@@ -213,7 +213,14 @@ def register_op(
             the operation's place, and returns its results. For CPUs and GPUs.
         kernel: what compiled code for CPUs calls: a function of numpy like `reference`, whose arrays are good for the
             call only and mustn't be written to; or a function of C, from `ctypes`. With both, CPUs take the kernel.
-        vjp, jvp, batching: kept in the record for differentiation and batching; nothing uses them yet.
+        vjp: `(m, operands, results, cotangents, **parameters)`: builds a cotangent for each operand, in a tuple, of its
+            type, or None for zeros. There is a cotangent for each result, None where that has no derivative.
+        jvp: `(m, operands, results, tangents, **parameters)`: builds a tangent for each result; those of operands are
+            None for zeros. Without it forward mode is the transpose of `vjp`; without both, derivatives go through what
+            `lowering` builds.
+        batching: `(m, operands, batched, **parameters)`: builds the results of a batch, which is their first dimension,
+            and that of the operands for which `batched` says so. Without it a batch is one of what `lowering` builds,
+            or calls of the kernel one after the other.
         sample: `(rng)`, of which rng is a numpy Generator: ([operands], {parameters}) for the fuzzer to draw, with a
             `TensorSpec` for each operand.
 

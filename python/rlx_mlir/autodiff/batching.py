@@ -7,14 +7,15 @@ batch, which is right for every operation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import Batched, Same, structured
 from rlx_mlir.hir import place
-from rlx_mlir.hir.graph import empty_module
+from rlx_mlir.hir.graph import Graph, empty_module
 from rlx_mlir.hir.inlining import add_argument
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
@@ -64,25 +65,50 @@ def batched_results(m: Builders, op: ir.Operation, operands: Sequence[Own], size
             given_back = found if isinstance(found, tuple) else (found,)
             return [Own(own.value, False) if isinstance(own, Same) else Own(own, True) for own in given_back]
     if op.name in COMPOSITIONS:
-        return _of_parts(m, op, operands, size)
+        return _composed(m, op, operands, size)
     return one_by_one(m, op, operands)
 
 
-def _of_parts(m: Builders, op: ir.Operation, operands: Sequence[Own], size: Size) -> list[Own]:
-    """An operation as what it is made of, which is built without a batch in a module of its own."""
-    scratch = Builders(empty_module("parts", m._context, place.caller()))
+def as_parts(
+    m: Builders,
+    op: ir.Operation,
+    operands: Sequence[Own],
+    size: Size,
+    scratch: Graph,
+    build: Callable[[Sequence[Value]], Any],
+) -> list[Own]:
+    """An operation as what it is made of.
+
+    Args:
+        m: where it is built.
+        op: the operation, on what isn't batched.
+        operands: what stands for its operands.
+        size: of the batch.
+        scratch: an empty module, where the parts are built without a batch.
+        build: builds them of operands; gives one result or several.
+    """
     arguments = []
     for own, operand in zip(operands, op.operands, strict=True):
         sizes = m.sizes_of(own.value)
         arguments.append(add_argument(scratch, operand.type, tuple(sizes[1:] if own.batched else sizes)))
-    values, attributes = call_arguments(op, arguments)
-    with scratch.stemming_from(op):
-        built = COMPOSITIONS[op.name](scratch, *values, **attributes)
+    built = build(arguments)
     results = [scratch._read(value) for value in (built if isinstance(built, tuple | list) else [built])]
     *parts, _ = [each.operation for each in scratch._block.operations]
     given = dict(zip(scratch._block.arguments, operands, strict=True))
     known = batch(m, parts, given, size)
     return [known[value] for value in results]
+
+
+def _composed(m: Builders, op: ir.Operation, operands: Sequence[Own], size: Size) -> list[Own]:
+    """An operation as its composition."""
+    scratch = Builders(empty_module("parts", m._context, place.caller()))
+
+    def build(arguments: Sequence[Value]) -> Any:
+        values, attributes = call_arguments(op, arguments)
+        with scratch.stemming_from(op):
+            return COMPOSITIONS[op.name](scratch, *values, **attributes)
+
+    return as_parts(m, op, operands, size, scratch, build)
 
 
 def one_by_one(m: Builders, op: ir.Operation, operands: Sequence[Own]) -> list[Own]:

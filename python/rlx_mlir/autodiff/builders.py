@@ -23,7 +23,7 @@ class Builders(registry.Builders):
     def __init__(self, module: ir.Module) -> None:
         super().__init__(module, "mir", "direct")
         self._origins: list[ir.Operation] = []
-        self._recorded: list[list[ir.Operation]] = []
+        self._recorded: list[tuple[ir.Block, list[ir.Operation]]] = []
         self._places: list[ir.Operation | None] = []
         self._replaced: dict[ir.Value, ir.Value] = {}
 
@@ -45,9 +45,10 @@ class Builders(registry.Builders):
     @contextmanager
     def recording(self) -> Iterator[list[ir.Operation]]:
         """The operations that are built, in order, but those inside of regions."""
-        self._recorded.append([])
+        ops: list[ir.Operation] = []
+        self._recorded.append((self._insertion_point.block, ops))
         try:
-            yield self._recorded[-1]
+            yield ops
         finally:
             self._recorded.pop()
 
@@ -105,8 +106,8 @@ class Builders(registry.Builders):
     def _note(self, op: ir.Operation) -> None:
         if self._origins:
             op.location = self._origins[-1].location
-        if self._recorded:
-            for ops in self._recorded:
+        for block, ops in self._recorded:
+            if block == op.block:
                 ops.append(op)
 
     def _emit(self, *given: Any, **options: Any) -> tuple[Value, ...]:

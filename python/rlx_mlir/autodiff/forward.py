@@ -8,11 +8,11 @@ from contextlib import nullcontext
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, is_differentiable, structured, zeros_like
+from rlx_mlir.autodiff.registry import Forward, is_differentiable, made_of, structured, zeros_like
 from rlx_mlir.autodiff.reverse import joined, operand_cotangents, pull_back
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.registry import COMPOSITIONS, JVPS, VJPS, call_arguments
+from rlx_mlir.mir.registry import JVPS, VJPS, call_arguments
 
 
 def push_forward(
@@ -51,10 +51,11 @@ def result_tangents(m: Builders, op: ir.Operation, own: Sequence[Value | None]) 
         return found
     if op.name in VJPS:
         return transposed(m, op, own)
-    if op.name not in COMPOSITIONS:
-        raise UnsupportedError(f"'{op.name}' has no rule of forward mode")
+    build = made_of(op)
+    if build is None:
+        raise UnsupportedError("it has no rule of forward mode")
     with m.recording() as parts:
-        built = COMPOSITIONS[op.name](m, *values, **attributes)
+        built = build(m, *values, **attributes)
     results = list(built) if isinstance(built, tuple | list) else [built]
     known = {operand: t for operand, t in zip(op.operands, own, strict=True) if t is not None}
     return push_forward(m, parts, known, [m._read(value) for value in results])

@@ -19,7 +19,8 @@ of several), attributes by keyword under their ODS names as Python values. The s
   batch. Operands have it where `batched` says so. A result that is the same for all entries comes without it, as
   `Same`. A rule that doesn't know these operands gives None: the operation is batched as if it had none.
 
-An operation without a rule that is made of others (`COMPOSITIONS`) is differentiated and batched as these. Forward mode
+An operation without a rule that is made of others (`COMPOSITIONS`) is differentiated and batched as these; one that is
+computed as a whole may be differentiated as others that it stands for (`parts`). Forward mode
 goes without a rule of its own where there is one of reverse mode: that is linear in the cotangents, and its transpose,
 which reverse mode gives, is forward mode.
 """
@@ -38,9 +39,15 @@ from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
-from rlx_mlir.mir.registry import BATCHING, JVPS, VJPS, call_arguments
+from rlx_mlir.mir.registry import BATCHING, COMPOSITIONS, JVPS, VJPS, call_arguments
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
+
+#: Operations through which no derivative goes, by name.
+CONSTANT: set[str] = set()
+
+#: What operations that are computed as a whole are differentiated as, by name; called as compositions are.
+PARTS: dict[str, Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -148,8 +155,19 @@ def batching(*ops: type[ir.OpView]) -> Callable[[Rule], Rule]:
     return _registering(BATCHING, ops)
 
 
+def parts(*ops: type[ir.OpView]) -> Callable[[Rule], Rule]:
+    """Registers a function as what operations are differentiated as, written as a composition is."""
+    return _registering(PARTS, ops)
+
+
+def made_of(op: ir.Operation) -> Callable[..., Any] | None:
+    """What builds the operations that one is differentiated as; None where it isn't made of others."""
+    return PARTS.get(op.name, COMPOSITIONS.get(op.name))
+
+
 def none(*ops: type[ir.OpView]) -> None:
     """Registers operations through which no derivative goes: their results don't depend on small changes."""
+    CONSTANT.update(op.OPERATION_NAME for op in ops)
     vjp(*ops)(lambda m, at, *operands, **attributes: ())
     jvp(*ops)(lambda m, at, *operands, **attributes: (None,) * len(at.results))
 
@@ -171,6 +189,27 @@ def linear(*ops: type[ir.OpView], by: Sequence[int] = (0,)) -> None:
                 tangent = at.tangents[number]
                 own[number] = zeros_like(m, operand) if tangent is None else tangent
         return again(m, at.op, [value for value in own if value is not None])
+
+    jvp(*ops)(rule)
+
+
+def multilinear(*ops: type[ir.OpView], by: Sequence[int] = (0, 1)) -> None:
+    """Registers forward mode of operations that are linear in each of some operands: a sum with a term for each.
+
+    Args:
+        by: those operands; others have no tangents.
+    """
+
+    def rule(m: Builders, at: Forward, *operands: Value | None, **attributes: Any) -> Value | None:
+        total: Value | None = None
+        for number in by:
+            tangent = at.tangents[number]
+            if tangent is None:
+                continue
+            own = [tangent if place == number else operand for place, operand in enumerate(operands)]
+            (term,) = again(m, at.op, [value for value in own if value is not None])
+            total = term if total is None else m.add(total, term)
+        return total
 
     jvp(*ops)(rule)
 
@@ -223,6 +262,18 @@ def filled(m: Builders, x: Value, number: float) -> Value:
     """A number in each place of a value's type and sizes."""
     one = m.constant(np.asarray(number), x.dtype)
     return one if x.ndim == 0 else m.expand(one, m.sizes_of(x))
+
+
+def reshaped(m: Builders, x: Value, like: Value) -> Value:
+    """The elements of a value in the shape of another, and in its type: where that isn't static, this isn't either."""
+    found = m.reshape(x, m.sizes_of(like))
+    if found.shape == like.shape:
+        return found
+    dynamic = [axis for axis, size in enumerate(like.shape) if not isinstance(size, int)]
+    entries = [-3 if axis in dynamic else size for axis, size in enumerate(like.shape)]
+    words = [ir.StringAttr.get(f"d{number}", m._context) for number in range(len(dynamic))]
+    attributes = {"new_shape": entries, "sizes": ir.ArrayAttr.get(words, m._context), "like_dims": dynamic}
+    return m.expression("mir.reshape", {"x": x, "like": [like] * len(dynamic)}, attributes)
 
 
 def unbroadcast(m: Builders, gradient: Value, like: Value) -> Value:

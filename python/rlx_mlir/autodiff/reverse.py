@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Reverse, flat, is_differentiable
+from rlx_mlir.autodiff.registry import Reverse, flat, is_differentiable, made_of
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.registry import COMPOSITIONS, VJPS, call_arguments
+from rlx_mlir.mir.registry import VJPS, call_arguments
 
 
 def pull_back(
@@ -69,10 +69,11 @@ def operand_cotangents(
         found = flat(op, VJPS[op.name](m, at, *values, **attributes))
         _check(op, found)
         return found
-    if op.name not in COMPOSITIONS:
-        raise UnsupportedError(f"'{op.name}' has no rule of reverse mode")
+    build = made_of(op)
+    if build is None:
+        raise UnsupportedError("it has no rule of reverse mode")
     with m.recording() as parts:
-        built = COMPOSITIONS[op.name](m, *values, **attributes)
+        built = build(m, *values, **attributes)
     results = list(built) if isinstance(built, tuple | list) else [built]
     return pull_back(m, parts, joined(m, zip(results, own, strict=True)), list(op.operands))
 

@@ -100,9 +100,12 @@ def argument_dims(function: ir.AnyOp) -> list[tuple[Size, ...]]:
     for argument, own in zip(function.arguments, argument_attributes(function), strict=True):
         shape = ir.RankedTensorType(argument.type).shape
         name = own.get("mir.name", f"arg{argument.arg_number}")
-        words = own.get("mir.dims") or [unnamed_symbol(name, axis) for axis in range(len(shape))]
+        words = own.get("mir.dims") or ["?"] * len(shape)
         found.append(
-            tuple(Size.of(check_symbol(word) if size < 0 else size) for size, word in zip(shape, words, strict=True))
+            tuple(
+                Size.of(size if size >= 0 else unnamed_symbol(name, axis) if word == "?" else check_symbol(word))
+                for axis, (size, word) in enumerate(zip(shape, words, strict=True))
+            )
         )
     return found
 

@@ -38,6 +38,9 @@ CLASS = "mir.kernel"
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
 _OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "grouped")
 
+#: What templates for rows combine the elements of a row by.
+_ROW_SUMS = ("sum", "mean", "max", "min", "prod")
+
 #: A group of rows stops growing here, and one of element-wise operations: the size of generated code stays bounded.
 MAX_ROW_OPS, MAX_ELEMENT_OPS = 16, 64
 #: Tensors that one kernel joins, of static and of dynamic shape; of more, groups are joined first. The time that such a
@@ -219,7 +222,7 @@ def _form_groups(ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims], *, gat
         if is_kept(op):
             rows = elements = None  # It stands where it is, and may read what a kernel after it would make.
             continue
-        if not gathers and identity(op) not in taken and _is_of_elements(op):
+        if not gathers and identity(op) not in taken and _is_of_elements(op) and not _is_of_row_numbers(op):
             if elements is None or not _continues(op, elements, dims):
                 elements = Group("broadcast")
                 groups.append(elements)
@@ -228,7 +231,7 @@ def _form_groups(ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims], *, gat
             continue
         if elements is not None and _reads(op, elements):
             elements = None
-        if identity(op) not in taken and _is_row_wise_op(op):
+        if identity(op) not in taken and (_is_row_wise_op(op) or (not gathers and _is_of_row_numbers(op))):
             if rows is None or space is None or len(rows.ops) >= MAX_ROW_OPS or not _is_in(view, dims, rows, space):
                 value = _row_value(view)
                 rows, space = Group("rows"), RowSpace.of(value, dims[value])
@@ -264,6 +267,21 @@ def _is_row_wise_op(op: ir.AnyOp) -> bool:
     return op.name in ROW_WISE and _is_row_wise(op.opview)
 
 
+def _is_of_row_numbers(op: ir.AnyOp) -> bool:
+    """Whether the operation gives or takes one float for each row, as templates for CPUs can beside whole rows."""
+    shape = shape_of(op.results[0]) if len(op.results) else []
+    if not is_float(ir.RankedTensorType(op.results[0].type).element_type) or not shape:
+        return False
+    if op.name in BINARY:
+        known = (shape, shape[-1:], [*shape[:-1], 1])
+        return shape[-1] >= 0 and all(shape_of(v) in known or _one(v) for v in op.operands)
+    if op.name != "mir.reduce" or "keep_dims" not in op.attributes:
+        return False
+    own = shape_of(op.operands[0])
+    axes = [axis % len(own) for axis in python_value(op.attributes["axes"])]
+    return axes == [len(own) - 1] and own[-1] > 1 and python_value(op.attributes["kind"]) in _ROW_SUMS
+
+
 def _is_of_elements(op: ir.AnyOp) -> bool:
     """Whether the operation joins others by the shape of its elements: templates for rows have floats alone."""
     if op.name not in BROADCASTS:
@@ -288,7 +306,10 @@ def _single_group(op: ir.AnyOp) -> Group:
 
 def _row_value(view: ir.AnyOp) -> ir.Value:
     """The value whose rows an operation works on."""
-    return view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
+    if isinstance(view, mir.CacheUpdateOp | mir.ReduceOp):
+        value: ir.Value = view.new if isinstance(view, mir.CacheUpdateOp) else view.x
+        return value
+    return view.operation.results[0]
 
 
 def _is_in(view: ir.AnyOp, dims: dict[ir.Value, Dims], rows: Group, space: RowSpace) -> bool:

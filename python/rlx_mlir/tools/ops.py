@@ -7,11 +7,11 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rlx_mlir.autodiff.table import ways
 from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.hir.decompose import FUNCTION
-from rlx_mlir.mir.functions import FUNCTIONS
 from rlx_mlir.mir.registry import COMPOSITIONS, PLANNED, PREPARE_ONLY, REFERENCES, TERMINATORS, TO_LINALG
 from rlx_mlir.semantics.ops import operation_classes
 from rlx_mlir.tools.reference_api import OPERATIONS
@@ -35,7 +35,7 @@ class Row:
         reference: the numpy function that is its meaning.
         classes: of the kernels that its documented example becomes.
         cpu, gpu: templates for these kernels; `loops` where one has none.
-        vjp, jvp, batching: where rules of gradients and batches come from; `` where there is none.
+        vjp, jvp, batching: how it is differentiated and batched, as of `autodiff.table.Ways`.
     """
 
     name: str
@@ -71,9 +71,7 @@ def matching(text: str) -> list[str]:
 def row(name: str) -> Row:
     """What is known of an operation."""
     reference = REFERENCES[name]
-    record = FUNCTIONS.get(name.removeprefix("mir."))
-    rule = "" if record is None or record.derivatives is None else "formula"
-    rule = "region" if name == FUNCTION else rule
+    own = ways(name)
     return Row(
         name,
         reference.__module__.rpartition(".")[2],
@@ -81,9 +79,9 @@ def row(name: str) -> Row:
         computed(name),
         f"{reference.__module__}.{reference.__name__}",
         *codes(name),
-        rule,
-        rule,
-        "",
+        own.vjp,
+        own.jvp,
+        own.batching,
     )
 
 
@@ -129,7 +127,7 @@ def codes(name: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 #: Columns of the table that people read.
-HEAD = ("operation", "family", "stands for", "computed by", "kernels", "CPU", "GPU", "gradient")
+HEAD = ("operation", "family", "stands for", "computed by", "kernels", "CPU", "GPU", "vjp", "jvp", "batching")
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -143,4 +141,6 @@ def cells(row: Row) -> tuple[str, ...]:
         " ".join(row.cpu),
         " ".join(row.gpu),
         row.vjp,
+        row.jvp,
+        row.batching,
     )

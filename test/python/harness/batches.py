@@ -43,7 +43,9 @@ def difference(got: Mapping[str, np.ndarray], wanted: list[Arrays], *, exact: bo
             return f"{name} is {result.dtype}{list(result.shape)}, not {one.dtype}{list(one.shape)}"
         if exact or one.dtype.name not in _CLOSE:
             words = np.dtype(f"V{one.itemsize}")
-            same = (np.ascontiguousarray(result).view(words) == np.ascontiguousarray(one).view(words)).reshape(one.shape)
+            same = (np.ascontiguousarray(result).view(words) == np.ascontiguousarray(one).view(words)).reshape(
+                one.shape
+            )
             same |= (result != result) & (one != one)
             if not np.all(same):
                 return f"{name} has other bits in {np.sum(~same)} of {one.size} places"
@@ -51,7 +53,8 @@ def difference(got: Mapping[str, np.ndarray], wanted: list[Arrays], *, exact: bo
         wide = np.result_type(one.dtype, np.float32) if one.dtype.kind != "V" else np.float32
         result, one = result.astype(wide), one.astype(wide)
         bound = max(narrowest) * max(float(np.max(np.abs(np.where(np.isfinite(one), one, 0)), initial=0)), 1.0)
-        near = (np.abs(result - one) <= bound) | (result == one) | ((result != result) & (one != one))
+        with np.errstate(invalid="ignore"):
+            near = (np.abs(result - one) <= bound) | (result == one) | ((result != result) & (one != one))
         if not np.all(near):
             return f"{name} differs by {np.nanmax(np.abs(result - one))} of at most {bound}"
     return ""

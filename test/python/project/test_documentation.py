@@ -44,7 +44,7 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "codegen_cpu/test_generators.py",
 }
 HERE = (
-    *("docs/control-flow.md", "docs/fuzzing.md", "docs/gpu.md", "docs/graphs.md"),
+    *("docs/control-flow.md", "docs/differentiation.md", "docs/fuzzing.md", "docs/gpu.md", "docs/graphs.md"),
     *("docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/sizes.md", "docs/tutorial.md"),
 )
 

@@ -268,6 +268,15 @@ def test_examples_of_a_decoder_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_example_of_training_runs(tmp_path: Path) -> None:
+    rows = example("train", tmp_path, "mlp", "--steps", 200, "--checkpoint", "mlp.safetensors", "--plot", "mlp.svg")
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", rows)]
+    assert losses[-1] < losses[0] / 2
+    assert "<polyline" in (tmp_path / "mlp.svg").read_text(encoding="utf-8")
+    assert "goes on at step 200" in example("train", tmp_path, "mlp", "--steps", 210, "--checkpoint", "mlp.safetensors")
+
+
+@pytest.mark.slow
 def test_example_of_formats_runs(tmp_path: Path) -> None:
     rows = example("quantize", tmp_path, "q8_0", "q2_k").splitlines()[1:]
     assert [row.split()[0] for row in rows] == ["q8_0", "q2_k"]

@@ -53,8 +53,10 @@ def test_rows():
     assert norm.stands_for == ("LayerNorm",)
     assert norm.reference == "rlx_mlir.mir.norms.layer_norm"
     assert backward.computed == "parts"
-    assert ops.row("mir.silu").vjp == "formula"
-    assert ops.row("mir.custom_fn").vjp == "region"
+    silu, product, splats = ops.row("mir.silu"), ops.row("mir.compare"), ops.row("mir.gaussian_splat_prepare")
+    assert (silu.vjp, silu.jvp, silu.batching) == ("rule", "rule", "rule")
+    assert (norm.vjp, norm.jvp, backward.vjp) == ("rule", "transpose", "parts")
+    assert (product.vjp, splats.vjp, splats.batching) == ("constant", "", "one by one")
     assert ops.row("mir.fused_swiglu").computed == "kernels or parts"
     assert ops.row("mir.repack").computed == "preparation"
     assert ops.row("mir.conjugate").gpu == ("refused",)

@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, vjp, zeros_like
+from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, unbroadcast, vjp, zeros_like
 from rlx_mlir.dialects import mir
+from rlx_mlir.hir.compositions.attention import score_gradients
+from rlx_mlir.hir.compositions.registry import wide
 from rlx_mlir.hir.values import Value
 
 
@@ -21,27 +23,80 @@ def attention(
     mask: Value | None = None,
     pos: Value | None = None,
     **attributes: Any,
-) -> tuple[Value, Value, Value]:
-    """By q, k and v; the mask and the positions have none."""
-    return m.attention_backward_all(q, k, v, at.dy, mask, pos=pos, **attributes)
+) -> tuple[Value | None, ...]:
+    """By q, k and v, and by what is added to scores; other masks and positions have none."""
+    found = m.attention_backward_all(q, k, v, at.dy, mask, pos=pos, **attributes)
+    if mask is None or attributes.get("mask_kind") != "bias":
+        return found
+    by_scores = score_gradients(m, q, k, v, at.dy, mask, pos, **attributes).by_sum
+    return *found, m.cast(unbroadcast(m, by_scores, mask), mask.dtype)
 
 
 @vjp(mir.RopeOp)
 def rope(
     m: Builders, at: Reverse, x: Value, cos: Value, sin: Value, pos: Value | None = None, **attributes: Any
-) -> Value:
-    """The rotation by negative angles; tables have no gradient."""
-    return m.rope_backward(at.dy, cos, sin, pos=pos, **attributes)
+) -> tuple[Value, Value, Value]:
+    """By x, the rotation by negative angles; by the tables, sums of products of dy and x over all that read a row."""
+    by_x = m.rope_backward(at.dy, cos, sin, pos=pos, **attributes)
+    (ya, yb), (xa, xb) = (_pairs(m, wide(m, value)[0], **attributes) for value in (at.dy, x))
+    by_cos, by_sin = m.add(m.mul(ya, xa), m.mul(yb, xb)), m.sub(m.mul(yb, xa), m.mul(ya, xb))
+    return by_x, _by_rows(m, by_cos, cos, x, pos), _by_rows(m, by_sin, sin, x, pos)
+
+
+def _pairs(
+    m: Builders, x: Value, *, head_dim: int, n_rot: int | None = None, style: str = "half"
+) -> tuple[Value, Value]:
+    """What is rotated together, [..., S, heads, n_rot / 2]: the first ones, and the second ones."""
+    count = head_dim if n_rot is None else n_rot
+    *outer, width = m.sizes_of(x)
+    heads = m.reshape(x, [*outer, width // head_dim, head_dim])
+    if style == "half":
+        return m.narrow(heads, -1, 0, count // 2), m.narrow(heads, -1, count // 2, count // 2)
+    return m.slice(heads, -1, 0, count, 2), m.slice(heads, -1, 1, count, 2)
+
+
+def _by_rows(m: Builders, terms: Value, table: Value, x: Value, pos: Value | None) -> Value:
+    """Sums over heads, and over all batches that read a row of a table, as a gradient by the table."""
+    tokens = m.sizes_of(x)[x.ndim - 2]
+    rows = m.iota([tokens], 0, "i32")
+    each = pos is not None and x.ndim > 2  # has rows of its own for each of the first dimension
+    if pos is not None:
+        rows = m.add(m.reshape(m.cast(pos, "i32"), [-1, 1] if each else [1]), rows)
+    summed = m.sum(terms, [*range(int(each), x.ndim - 2), x.ndim - 1])
+    found = m.scatter_add(summed, rows, table, 0)
+    count, read = (int(value.shape[-1]) for value in (table, found))
+    if read < count:
+        zeros = m.expand(m.constant(0.0, found.dtype), [m.sizes_of(table)[0], count - read])
+        found = m.concat([found, zeros], 1)
+    return m.cast(found, table.dtype)
 
 
 @jvp(mir.RopeOp)
 def rope_forward(
-    m: Builders, at: Forward, x: Value, cos: Value, sin: Value, pos: Value | None = None, **attributes: Any
-) -> Value | None:
-    """The same rotation of the tangent."""
-    if at.tangents[0] is None:
-        return None
-    return m.copied(at.op, [at.tangents[0], *m.values(list(at.op.operands)[1:])])[0]
+    m: Builders,
+    at: Forward,
+    x: Value,
+    cos: Value,
+    sin: Value,
+    pos: Value | None = None,
+    *,
+    head_dim: int,
+    n_rot: int | None = None,
+    style: str = "half",
+) -> Value:
+    """The same rotation of the tangent, and x with the tangents of the tables, in the part that is rotated."""
+    tangent, *tables = at.tangents[:3]
+    given = {"head_dim": head_dim, "n_rot": n_rot, "style": style, "pos": pos}
+    total = None if tangent is None else m.rope(tangent, cos, sin, **given)
+    if tables == [None, None]:
+        assert total is not None, "one of the tangents isn't zeros"
+        return total
+    by_cos, by_sin = (zeros_like(m, own) if t is None else t for own, t in zip((cos, sin), tables, strict=True))
+    *outer, width = m.sizes_of(x)
+    rotated = m.lt(m.iota([head_dim], 0, "i32"), head_dim if n_rot is None else n_rot)
+    heads = m.where(rotated, m.reshape(x, [*outer, width // head_dim, head_dim]), m.constant(0.0, x.dtype))
+    term = m.rope(m.reshape(heads, [*outer, width]), by_cos, by_sin, **given)
+    return term if total is None else m.add(total, term)
 
 
 @vjp(mir.CacheUpdateOp)

@@ -52,7 +52,8 @@ def _run(m: Builders, at: Batched, block: ir.Block, values: Sequence[Value], fla
     """What a region gives of these values; built where `m` builds."""
     *ops, end = [each.operation for each in block.operations]
     given = {own: Own(x, flag) for own, x, flag in zip(block.arguments, values, flags, strict=True)}
-    return batch(m, ops, given, at.size, list(end.operands))
+    known = batch(m, ops, given, at.size)
+    return [known[value] for value in end.operands]
 
 
 def _with(m: Builders, at: Batched, found: Sequence[Own], flags: Sequence[bool]) -> tuple[Value, ...]:

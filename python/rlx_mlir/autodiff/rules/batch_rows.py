@@ -165,9 +165,8 @@ def group_norm_backward_gamma(
     m: Builders, at: Batched, x: Value, dy: Value, *, num_groups: int, eps: float = 1e-5
 ) -> Value:
     """The sums of dy times the normalised images."""
-    of_x, of_dy = at.batched
     (by,) = wide(m, dy)
-    product = m.mul(_normal(m, at, x, of_x, num_groups, eps), by)
+    product = m.mul(_normal(m, at, x, at.batched[0], num_groups, eps), by)
     return narrow(m, m.sum(product, [1, 3, 4]), x)
 
 

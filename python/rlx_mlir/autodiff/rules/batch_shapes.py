@@ -45,9 +45,8 @@ def reshape(
 ) -> Value | Same:
     """Another shape of each entry; what is known by now isn't left to be found at run time."""
     kind = at.op.results[0].type
-    entries = [size if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i, size in enumerate(new_shape)]
-    # One that was -3 keeps its text.
-    entries = [own if own == -3 else entry for own, entry in zip(new_shape, entries, strict=True)]
+    left = [i for i, size in enumerate(new_shape) if size == -1 and not kind.is_dynamic_dim(i)]
+    entries = [kind.get_dim_size(i) if i in left else size for i, size in enumerate(new_shape)]
     dims = _like_dims(at, 1, like_dims)
     if not at.batched[0]:
         return Same(m.rebuilt(at.op, [x, *like], new_shape=entries, like_dims=dims)[0])

@@ -93,6 +93,7 @@ def _register(record: Elementwise) -> None:
 
     @vjp(record.op)
     def reverse(m: Builders, at: Reverse, *operands: Value) -> tuple[Value | None, ...]:
+        """The cotangent times the derivative by each operand, summed over what was repeated."""
         found: list[Value | None] = []
         for number, operand in enumerate(operands):
             own = None
@@ -103,6 +104,7 @@ def _register(record: Elementwise) -> None:
 
     @jvp(record.op)
     def forward(m: Builders, at: Forward, *operands: Value) -> Value | None:
+        """The sum of the derivatives times the tangents."""
         total: Value | None = None
         for number, tangent in enumerate(at.tangents):
             own = None if tangent is None else _change(m, word, tangent, at.y, operands, number, conjugate=False)

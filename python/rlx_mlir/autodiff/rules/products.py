@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products of matrices."""
+"""Products of matrices, those of experts, and solutions of linear equations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, unbroadcast, vjp
+from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, multilinear, unbroadcast, vjp
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
@@ -17,18 +17,14 @@ def _swapped(m: Builders, x: Value) -> Value:
     return m.transpose(x, [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
 
 
-def _conjugate(m: Builders, x: Value) -> Value:
-    return m.conjugate(x) if x.dtype.kind == "c" else x
-
-
 @vjp(mir.MatmulOp)
 def matmul(
     m: Builders, at: Reverse, lhs: Value, rhs: Value, *, transpose_rhs: bool = False
 ) -> tuple[Value | None, Value | None]:
     """dy rhs^T and lhs^T dy; where rhs is one matrix for all batches, the rows of all batches are one product."""
     dy = at.dy
-    own = unbroadcast(m, m.matmul(dy, _conjugate(m, rhs), transpose_rhs=not transpose_rhs), lhs)
-    left = _conjugate(m, lhs)
+    own = unbroadcast(m, m.matmul(dy, rhs, transpose_rhs=not transpose_rhs), lhs)
+    left = lhs
     if rhs.ndim == 2 and lhs.ndim > 2:
         left, dy = (m.reshape(x, [-1, m.sizes_of(x)[-1]]) for x in (left, dy))
     if transpose_rhs:
@@ -38,25 +34,7 @@ def matmul(
     return own, unbroadcast(m, other, rhs)
 
 
-@jvp(mir.MatmulOp)
-def matmul_forward(m: Builders, at: Forward, lhs: Value, rhs: Value, *, transpose_rhs: bool = False) -> Value:
-    """d(lhs) rhs + lhs d(rhs)"""
-    by_lhs, by_rhs = at.tangents
-    terms = []
-    if by_lhs is not None:
-        terms.append(m.matmul(by_lhs, rhs, transpose_rhs=transpose_rhs))
-    if by_rhs is not None:
-        terms.append(m.matmul(lhs, by_rhs, transpose_rhs=transpose_rhs))
-    return terms[0] if len(terms) == 1 else m.add(*terms)
-
-
-@vjp(mir.DequantMatmulOp)
-def dequant_matmul(m: Builders, at: Reverse, x: Value, weight: Value) -> Value:
-    """dy times the decoded weight, which stays packed: its rows are decoded where the product reads them."""
-    rows = Size.of(weight.shape[0])
-    decoded = m.gather(weight, m.iota([rows], 0, "i32"), 0)
-    wide = m.cast(at.dy, decoded.dtype)
-    return m.cast(m.matmul(wide, decoded), x.dtype)
+multilinear(mir.MatmulOp, mir.DotGeneralOp)
 
 
 @vjp(mir.DotGeneralOp)
@@ -82,7 +60,7 @@ def dot_general(
         begin = batches + len(free) if first else batches
         product = m.dot_general(
             at.dy,
-            _conjugate(m, other),
+            other,
             lhs_contracting=list(range(begin, begin + len(other_free))),
             rhs_contracting=other_free,
             lhs_batch=list(range(batches)),
@@ -96,13 +74,52 @@ def dot_general(
     return by(lhs, rhs, first=True), by(rhs, lhs, first=False)
 
 
-@jvp(mir.DotGeneralOp)
-def dot_general_forward(m: Builders, at: Forward, lhs: Value, rhs: Value, **dimensions: Sequence[int]) -> Value:
-    """d(lhs) rhs + lhs d(rhs)"""
-    by_lhs, by_rhs = at.tangents
-    terms = []
-    if by_lhs is not None:
-        terms.append(m.copied(at.op, [by_lhs, rhs])[0])
-    if by_rhs is not None:
-        terms.append(m.copied(at.op, [lhs, by_rhs])[0])
-    return terms[0] if len(terms) == 1 else m.add(*terms)
+# ----------------------------------------------------------------------------------------------------------------------
+# Experts
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@vjp(mir.GroupedMatmulOp)
+def grouped_matmul(m: Builders, at: Reverse, x: Value, weight: Value, expert: Value) -> tuple[Value, Value]:
+    """Each row of dy by its expert's weight; for each expert the product of x^T and dy with the other rows as zeros."""
+    by_x = m.grouped_matmul(at.dy, _swapped(m, weight), expert)
+    experts, columns, _ = m.sizes_of(weight)
+    last = m.sub(m.dim(weight, 0, "i32"), 1)
+    own = m.minimum(m.maximum(m.cast(expert, "i32"), 0), last)
+    chosen = m.eq(m.reshape(own, [-1, 1, 1]), m.reshape(m.iota([experts], 0, "i32"), [-1, 1]))
+    rows = m.where(chosen, m.reshape(x, [-1, 1, columns]), m.constant(0.0, x.dtype))
+    return by_x, m.dot_general(rows, at.dy, lhs_contracting=[0], rhs_contracting=[0])
+
+
+multilinear(mir.GroupedMatmulOp)
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Linear equations
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _solve(m: Builders, a: Value, b: Value) -> Value:
+    return m.dense_solve(a, b) if a.ndim == 2 else m.batched_dense_solve(a, b)
+
+
+def _columns(m: Builders, a: Value, b: Value) -> Value:
+    """Right sides as columns, also where there is one."""
+    return b if b.ndim == a.ndim else m.reshape(b, [*m.sizes_of(b), 1])
+
+
+@vjp(mir.DenseSolveOp, mir.BatchedDenseSolveOp)
+def dense_solve(m: Builders, at: Reverse, a: Value, b: Value) -> tuple[Value, Value]:
+    """With y the solution: d = solve(a^T, dy) by b, and -d y^T by a."""
+    by_b = _solve(m, _swapped(m, a), at.dy)
+    product = m.matmul(_columns(m, a, by_b), _columns(m, a, at.y), transpose_rhs=True)
+    return m.neg(product), by_b
+
+
+@jvp(mir.DenseSolveOp, mir.BatchedDenseSolveOp)
+def dense_solve_forward(m: Builders, at: Forward, a: Value, b: Value) -> Value:
+    """solve(a, db - da y)"""
+    by_a, by_b = at.tangents
+    if by_a is None:
+        return _solve(m, a, by_b)
+    change = m.neg(m.reshape(m.matmul(by_a, _columns(m, a, at.y)), m.sizes_of(b)))
+    return _solve(m, a, change if by_b is None else m.add(by_b, change))

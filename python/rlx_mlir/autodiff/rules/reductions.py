@@ -29,7 +29,7 @@ def reduce(m: Builders, at: Reverse, x: Value, *, kind: str, axes: list[int], ke
     if kind in ("sum", "mean"):
         return each
     if kind == "prod":
-        return m.mul(each, _others(m, x, along))
+        return m.mul(each, product_of_others(m, x, along))
     reached = m.eq(x, spread(m, at.y, x, along, keep_dims=keep_dims))
     return m.where(reached, each, m.constant(0.0, x.dtype))
 
@@ -43,7 +43,7 @@ def _divided(m: Builders, dy: Value, x: Value, axes: list[int]) -> Value:
     return m.cast(m.div(m.cast(dy, wide), count), x.dtype)
 
 
-def _others(m: Builders, x: Value, axes: list[int]) -> Value:
+def product_of_others(m: Builders, x: Value, axes: list[int]) -> Value:
     """For each element, the product of the others along axes: without a division, so that zeros are right, too."""
     order = [*axes, *(axis for axis in range(x.ndim) if axis not in axes)]
     moved = m.transpose(x, order)
@@ -75,7 +75,7 @@ def reduce_forward(
     if kind in ("sum", "mean"):
         return m.reduce(tangent, kind, along, keep_dims=keep_dims)
     if kind == "prod":
-        return m.sum(m.mul(tangent, _others(m, x, along)), along, keep_dims=keep_dims)
+        return m.sum(m.mul(tangent, product_of_others(m, x, along)), along, keep_dims=keep_dims)
     reached = m.eq(x, spread(m, at.y, x, along, keep_dims=keep_dims))
     return m.sum(m.where(reached, tangent, m.constant(0.0, x.dtype)), along, keep_dims=keep_dims)
 

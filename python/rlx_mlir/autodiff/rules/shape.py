@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, Reverse, again, jvp, linear, unbroadcast, vjp, zeros_like
+from rlx_mlir.autodiff.registry import Forward, Reverse, again, jvp, linear, reshaped, unbroadcast, vjp, zeros_like
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
@@ -15,7 +15,7 @@ from rlx_mlir.mir.dims import Size
 @vjp(mir.ReshapeOp)
 def reshape(m: Builders, at: Reverse, x: Value, *like: Value, **attributes: Any) -> Value:
     """The operand's shape."""
-    return m.reshape(at.dy, m.sizes_of(x))
+    return reshaped(m, at.dy, x)
 
 
 @vjp(mir.TransposeOp)
@@ -33,19 +33,21 @@ def expand(m: Builders, at: Reverse, x: Value, *like: Value, **attributes: Any) 
 @vjp(mir.NarrowOp)
 def narrow(m: Builders, at: Reverse, x: Value, *, axis: int, start: int, length: int) -> Value:
     """Zeros where nothing was read."""
-    return _between(m, at.dy, x, axis % x.ndim, Size.of(start), Size.of(length))
+    return _between(m, at.dy, x, axis % x.ndim, start)
 
 
-def _between(m: Builders, dy: Value, x: Value, axis: int, start: Size, length: Size) -> Value:
+def _between(m: Builders, dy: Value, x: Value, axis: int, start: int) -> Value:
     """A cotangent of a part of x along a dimension, in zeros for the rest."""
     sizes = m.sizes_of(x)
-    rest = sizes[axis] - start - length
+    rest = sizes[axis] - start - m.sizes_of(dy)[axis]
+    if rest.constant is None:
+        return m.dynamic_update_slice(zeros_like(m, x), dy, start, axis)
     zero = m.constant(0.0, x.dtype)
 
-    def zeros(count: Size) -> list[Value]:
-        return [] if count == Size.of(0) else [m.expand(zero, [*sizes[:axis], count, *sizes[axis + 1 :]])]
+    def zeros(count: int) -> list[Value]:
+        return [] if not count else [m.expand(zero, [*sizes[:axis], count, *sizes[axis + 1 :]])]
 
-    parts = [*zeros(start), dy, *zeros(rest)]
+    parts = [*zeros(start), dy, *zeros(rest.constant)]
     return parts[0] if len(parts) == 1 else m.concat(parts, axis)
 
 
@@ -54,11 +56,12 @@ def slice_(
     m: Builders, at: Reverse, x: Value, *like: Value, axis: int, start: Any = None, step: int = 1, **attributes: Any
 ) -> Value:
     """Zeros where nothing was read: before or after one part, else each entry goes back to where the places say."""
-    own, length = axis % x.ndim, m.sizes_of(at.y)[axis]
-    if step == 1 and start in (None, 0, "0"):
-        return _between(m, at.dy, x, own, Size.of(0), length)
+    own = axis % x.ndim
+    if step == 1 and (start is None or (isinstance(start, int) and start >= 0)):
+        return _between(m, at.dy, x, own, start or 0)
     if step == 1 and attributes.get("stop") is None:
-        return _between(m, at.dy, x, own, m.sizes_of(x)[own] - length, length)
+        begin = m.sub(m.dim(x, own, "i32"), m.dim(at.dy, own, "i32"))
+        return m.dynamic_update_slice(zeros_like(m, x), at.dy, begin, own)
     positions = m.iota([m.sizes_of(x)[own]], 0, "i32")
     given = {name: at.op.attributes[name] for name in at.op.attributes}
     places = m.expression("mir.slice", {"x": positions, "like": list(like)}, {**given, "axis": 0})

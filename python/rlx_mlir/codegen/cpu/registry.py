@@ -44,6 +44,7 @@ MODULES = (
     "norm",
     "solve",
     "grouped",
+    "transpose",
     "call",
 )
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import Builders, composition, narrow, wide
@@ -57,8 +59,34 @@ def visible_keys(
     return found
 
 
-@composition(mir.AttentionBackwardOp)
-def attention_backward(
+@dataclass(frozen=True)
+class Scores:
+    """What gradients of attention are made of, with heads as dimensions, in the type that is computed in.
+
+    Attributes:
+        queries, gradient: [B, H, Sq, D]; `gradient` is that by the result.
+        keys, values: [B, Hkv, Sk, D].
+        weights: [B, H, Sq, Sk].
+        by_sum: the gradient by what the weights are the softmax of, which is that by a bias, too: [B, H, Sq, Sk].
+        by_product: the gradient by the products of queries and keys.
+    """
+
+    queries: Value
+    gradient: Value
+    keys: Value
+    values: Value
+    weights: Value
+    by_sum: Value
+    by_product: Value
+
+
+def _of_groups(m: Builders, x: Value, heads: int, kv_heads: int) -> Value:
+    """[B, H, Sq, n] as [B, Hkv, G Sq, n]: the queries of a group are rows of one product."""
+    batch, _, rows, columns = x.shape
+    return m.reshape(x, [batch, kv_heads, Size.of(rows) * (heads // kv_heads), columns])
+
+
+def score_gradients(
     m: Builders,
     q: Value,
     k: Value,
@@ -75,25 +103,19 @@ def attention_backward(
     scale: float | None = None,
     softcap: float | None = None,
     layout: str = "packed",
-) -> tuple[Value, Value, Value]:
-    """ds = p (dp - sum(p dp)) of the weights p = softmax(scale q k^T) and dp = dy v^T; then products of them."""
+) -> Scores:
+    """ds = p (dp - sum(p dp)) of the weights p = softmax(scale q k^T) and dp = dy v^T."""
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-    group = num_heads // kv_heads
     queries, gradient = (split_heads(m, x, num_heads, layout) for x in wide(m, q, dy))
     keys, values = (split_heads(m, m.cast(x, queries.dtype), kv_heads, layout) for x in (k, v))
-    batch, _, rows, _ = queries.shape
-    columns = keys.shape[2]
 
-    def heads(x: Value) -> Value:
-        """[B, H, Sq, n] as [B, Hkv, G Sq, n]: the queries of a group are rows of one product."""
-        return m.reshape(x, [batch, kv_heads, Size.of(rows) * group, x.shape[3]])
-
-    def apart(x: Value) -> Value:
-        """Inverse of `heads`."""
-        return m.reshape(x, [batch, num_heads, rows, x.shape[3]])
+    def product(lhs: Value, rhs: Value) -> Value:
+        """Rows of all heads by those of their groups: [B, H, Sq, Sk]."""
+        found = m.matmul(_of_groups(m, lhs, num_heads, kv_heads), rhs, transpose_rhs=True)
+        return m.reshape(found, [lhs.shape[0], num_heads, lhs.shape[2], rhs.shape[2]])
 
     factor = 1 / math.sqrt(head_dim) if scale is None else scale
-    scores = m.mul(apart(m.matmul(heads(queries), keys, transpose_rhs=True)), factor)
+    scores = m.mul(product(queries, keys), factor)
     steepness: Value | None = None
     if softcap is not None:
         capped = m.tanh(m.div(scores, softcap))
@@ -106,22 +128,49 @@ def attention_backward(
     def shown(x: Value, otherwise: float) -> Value:
         return x if seen is None else m.where(seen, x, otherwise)
 
-    all_seen = seen is None and mask_kind != "bias"
-    weights = m.softmax(scores, -1) if all_seen else _weights(m, shown(scores, -math.inf))
-    by_weight = shown(apart(m.matmul(heads(gradient), values, transpose_rhs=True)), 0.0)
+    # Where every query sees a key, no row is -inf throughout.
+    sees_own = mask_kind in ("causal", "sliding_window") and pos is None and queries.shape[2] == keys.shape[2] != "?"
+    all_see = sees_own or (seen is None and mask_kind != "bias")
+    weights = m.softmax(shown(scores, -math.inf), -1) if all_see else _weights(m, shown(scores, -math.inf))
+    by_weight = shown(product(gradient, values), 0.0)
     mean = m.sum(m.mul(weights, by_weight), -1, keep_dims=True)
-    by_score = m.mul(weights, m.sub(by_weight, mean))
-    if steepness is not None:
-        by_score = shown(m.mul(by_score, steepness), 0.0)
-    by_score = m.mul(by_score, factor)
+    by_sum = m.mul(weights, m.sub(by_weight, mean))
+    by_score = by_sum if steepness is None else shown(m.mul(by_sum, steepness), 0.0)
+    return Scores(queries, gradient, keys, values, weights, by_sum, m.mul(by_score, factor))
 
-    def across(x: Value) -> Value:
-        """[B, H, Sq, Sk] as [B, Hkv, Sk, G Sq]."""
-        return m.transpose(m.reshape(x, [batch, kv_heads, Size.of(rows) * group, columns]), [0, 1, 3, 2])
 
-    dq = apart(m.matmul(heads(by_score), keys))
-    dk = m.matmul(across(by_score), heads(queries))
-    dv = m.matmul(across(weights), heads(gradient))
+@composition(mir.AttentionBackwardOp)
+def attention_backward(
+    m: Builders,
+    q: Value,
+    k: Value,
+    v: Value,
+    dy: Value,
+    mask: Value | None = None,
+    pos: Value | None = None,
+    *,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    layout: str = "packed",
+    **attributes: Any,
+) -> tuple[Value, Value, Value]:
+    """The gradients by scores; then products of them"""
+    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "layout": layout}
+    own = score_gradients(m, q, k, v, dy, mask, pos, **heads, **attributes)
+    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+
+    def of_groups(x: Value) -> Value:
+        return _of_groups(m, x, num_heads, kv_heads)
+
+    def by_columns(x: Value, of_rows: Value) -> Value:
+        """x^T times rows, [B, Hkv, Sk, D]: what is transposed are rows and result, which are smaller than x."""
+        turned = m.transpose(of_groups(of_rows), [0, 1, 3, 2])
+        return m.transpose(m.matmul(turned, of_groups(x)), [0, 1, 3, 2])
+
+    batch, _, rows, columns = own.queries.shape
+    dq = m.reshape(m.matmul(of_groups(own.by_product), own.keys), [batch, num_heads, rows, columns])
+    dk = by_columns(own.by_product, own.queries)
+    dv = by_columns(own.weights, own.gradient)
     merged = [narrow(m, merge_heads(m, x, layout, like), like) for x, like in ((dq, q), (dk, k), (dv, v))]
     return merged[0], merged[1], merged[2]
 
