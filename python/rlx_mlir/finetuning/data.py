@@ -3,7 +3,7 @@
 
 | a line's object has | what counts |
 |---|---|
-| `messages`, a list of `role` and `content`, through the model's chat template | the assistant's turns, with what ends them |
+| `messages`, of `role` and `content`, through the model's chat template | the assistant's turns, and what ends them |
 | `prompt` and `completion`, texts that follow each other | the completion, and the end of the text after it |
 | `text` | all |
 
@@ -259,7 +259,7 @@ def rows_of(examples: Sequence[Example], length: int, *, pack: bool = False, exa
         if not kept:
             raise InputError(
                 f"{example.where} has no token of an answer among its first {length}: "
-                f"{f'it has {len(example.ids)}, so that a larger length is needed' if is_long else 'it has none at all'}"
+                f"{f'it has {len(example.ids)}, so a larger length is needed' if is_long else 'it has none at all'}"
             )
         parts += kept
     longest = max(len(part.ids) - 1 for part in parts)

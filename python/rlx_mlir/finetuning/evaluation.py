@@ -3,8 +3,8 @@
 
 A text that is longer than the context is read in windows: each begins `stride` tokens after the one before, and of each
 those tokens count that no window before it had. So every token but the first is predicted once, and, but for those of
-the first window, after `context - stride` tokens at least. Where the vocabulary asks for it, each window begins with the
-token that begins texts, which isn't counted.
+the first window, after `context - stride` tokens at least. Where the vocabulary asks for it, each window begins with
+the token that begins texts, which isn't counted.
 """
 
 from __future__ import annotations

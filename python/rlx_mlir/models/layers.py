@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Layers of decoders as blocks and primitives, with or without caches and adapters; what stands in one is data.
 
-An adapter (LoRA) adds to a product with a weight W one of low rank: y = x W^T + scale (x A^T) B^T, with A [rank, inputs]
-and B [outputs, rank], both f32, parameters named after the weight: `blk.0.attn_q.lora_a`, `blk.0.attn_q.lora_b`.
+An adapter (LoRA) adds to a product with a weight W one of low rank, y = x W^T + scale (x A^T) B^T, A [rank, inputs] and
+B [outputs, rank], both f32: parameters named after the weight, `blk.0.attn_q.lora_a` and `blk.0.attn_q.lora_b`.
 """
 
 from __future__ import annotations
@@ -90,10 +90,9 @@ def rope_names(config: ModelConfig) -> dict[bool, tuple[str, str]]:
 
 def rope_params(graph: GraphModule, config: ModelConfig, positions: int | str) -> dict[bool, tuple[Value, Value]]:
     """Parameters for the tables of cosines and sines, by whether they are those of local layers."""
-    return {
-        local: (graph.param(cos, [positions, config.head_dim // 2]), graph.param(sin, [positions, config.head_dim // 2]))
-        for local, (cos, sin) in rope_names(config).items()
-    }
+    shape = [positions, config.head_dim // 2]
+    names = rope_names(config).items()
+    return {local: (graph.param(cos, shape), graph.param(sin, shape)) for local, (cos, sin) in names}
 
 
 def embedded(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], tokens: Value) -> Value:

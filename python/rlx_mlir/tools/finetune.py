@@ -50,7 +50,7 @@ def finetune(
     ] = "q,v",
     length: Annotated[
         int | None,
-        typer.Option(min=2, help="Tokens of an example at most, the rest is cut; 512, or the model's.", show_default=False),
+        typer.Option(min=2, help="Tokens of an example at most: 512, or the model's.", show_default=False),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Examples that are computed at once.")] = 4,
     accumulate: Annotated[int, typer.Option(min=1, help="Batches of a step.")] = 1,

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from rlx_mlir.errors import InputError, ModelFileError, RlxError, SafetensorsError, UnsupportedError
 from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import Adapter, new_adapter, products_of, read_adapter, write_adapter
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.layers import ADAPTED
@@ -226,3 +227,14 @@ def test_files_that_are_not_there(tmp_path: Path, written: Path, config: ModelCo
     (written / "adapter_model.safetensors").write_bytes(b"nothing")
     with pytest.raises(SafetensorsError):
         load_model(tiny_llama, lora=written)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+def test_what_attention_reads_stays_exact_with_an_adapter(tmp_path: Path, architecture: str) -> None:
+    """The adapter's term between a projection and attention is no other layer's."""
+    config = ModelConfig.from_gguf(GGUFFile(tiny_models.write(tmp_path / "tiny.gguf", architecture=architecture)))
+    counts = []
+    for ranks in (None, new_adapter(config, ADAPTED, 4, 8.0, 0).ranks):
+        module = decoder.build(config, "decode", ranks=ranks).lower().transform("mir-quantize-activations")
+        counts.append(module.to_text().count("mir.block_dot"))
+    assert counts[0] == counts[1] > 4 * config.layers

@@ -62,7 +62,9 @@ def test_merged_files_are_the_model_with_the_adapter(tiny_llama: Path, tuned: Pa
     other = ("--against", tiny_llama, "--against-lora", tuned)
     compared = json.loads(rlx("eval", merged, text, *way, *other, "--json", "--per-token").stdout)
     assert compared["tokens"] == len(compared["per_token"]) == 7
-    assert compared["divergence"]["mean"] == pytest.approx(np.mean([row["divergence"] for row in compared["per_token"]]))
+    assert compared["divergence"]["mean"] == pytest.approx(
+        np.mean([row["divergence"] for row in compared["per_token"]])
+    )
     assert 0 < compared["divergence"]["mean"] < 0.5
     assert compared["loss"] == pytest.approx(np.mean([row["loss"] for row in compared["per_token"]]))
     plain = rlx("eval", tiny_llama, text, *way, "--lora", tuned, "--per-token").stdout.splitlines()

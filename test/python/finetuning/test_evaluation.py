@@ -55,7 +55,9 @@ def test_windows_predict_each_token_once_from_what_is_before_it(tiny_llama: Path
 
 
 @pytest.mark.parametrize("prefix", [False, True])
-@pytest.mark.parametrize(("size", "room", "stride"), [(2, 8, 4), (8, 8, 4), (9, 8, 4), (50, 8, 6), (51, 16, 1), (30, 7, 5)])
+@pytest.mark.parametrize(
+    ("size", "room", "stride"), [(2, 8, 4), (8, 8, 4), (9, 8, 4), (50, 8, 6), (51, 16, 1), (30, 7, 5)]
+)
 def test_windows_count_every_token_but_the_first(size: int, room: int, stride: int, prefix: bool) -> None:
     ids = list(range(size))
     counted = []
@@ -106,7 +108,7 @@ def test_what_cannot_be_evaluated(tiny_llama: Path, tmp_path: Path) -> None:
     model = load_interpreted(tiny_llama, context=8)
     with pytest.raises(InputError, match="a text is evaluated from two tokens on, but has 1"):
         evaluate(model, "a")
-    with pytest.raises(InputError, match="'stride' must be from 1 to 7, .* but is 8"):
+    with pytest.raises(InputError, match=r"'stride' must be from 1 to 7, .* but is 8"):
         evaluate(model, TEXT, stride=8)
     other = load_interpreted(tiny_llama)
     other.tokenizer.tokens[200] = "another"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from test_adapter import Adapted, random_adapter
 
 import rlx_mlir as rlx
 from rlx_mlir.errors import InputError
-from rlx_mlir.finetuning import FineTuning, Rows, Settings
+from rlx_mlir.finetuning import FineTuning, Rows, Settings, graph
 from rlx_mlir.finetuning.data import Example, rows_of
 from rlx_mlir.finetuning.graph import loss_module
 from rlx_mlir.frontends.gguf import GGUFFile
@@ -56,14 +55,15 @@ def test_gradients_are_those_of_numpy(tmp_path: Path, architecture: str) -> None
     config = ModelConfig.from_gguf(file)
     adapter = random_adapter(config)
     rows = rows_of(examples(), 16)
-    graph = rlx.value_and_grad(loss_module(config, len(rows), rows.length, adapter.ranks, adapter.scales), [
-        name for product in adapter.factors for name in adapter_names(product)
-    ])
+    module = rlx.value_and_grad(
+        loss_module(config, len(rows), rows.length, adapter.ranks, adapter.scales),
+        [name for product in adapter.factors for name in adapter_names(product)],
+    )
     params = decoder.parameters(config, file, rows.length)
     for product, factors in adapter.factors.items():
         params |= dict(zip(adapter_names(product), factors, strict=True))
     inputs = {"tokens": rows.tokens, "targets": rows.targets, "weights": rows.counted / rows.answers}
-    found = rlx.interpret(graph, {**inputs, **params})
+    found = rlx.interpret(module, {**inputs, **params})
     assert found["loss"] == pytest.approx(wanted_loss(file, adapter, rows), rel=1e-5)
     for which in (0, 1):  # A, B
         way = {product: RNG.standard_normal(pair[which].shape) for product, pair in adapter.factors.items()}
@@ -84,6 +84,40 @@ def test_gradients_are_those_of_numpy(tmp_path: Path, architecture: str) -> None
         assert abs(slope) > 1e-3
 
 
+def test_logits_in_parts_give_the_same_gradients(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit, but for the sum of the losses; and with less memory."""
+    file = GGUFFile(tiny_llama)
+    config = ModelConfig.from_gguf(file)
+    adapter = random_adapter(config, ("attn_q",))
+    rows = rows_of(examples(), 16)
+    names = [name for product in adapter.factors for name in adapter_names(product)]
+    params = decoder.parameters(config, file, rows.length)
+    for product, factors in adapter.factors.items():
+        params |= dict(zip(adapter_names(product), factors, strict=True))
+    inputs = {"tokens": rows.tokens, "targets": rows.targets, "weights": rows.counted / rows.answers}
+    found, sizes = [], []
+    for limit in (1 << 20, config.vocab * 4 * 16):
+        monkeypatch.setattr(graph, "_LOGITS", limit)
+        module = loss_module(config, len(rows), rows.length, adapter.ranks, adapter.scales)
+        assert ("mir.scan" in module.to_text()) == (limit < 1 << 20)
+        executable = rlx.compile(rlx.value_and_grad(module, names), activations="exact")
+        executable.set_params(params)
+        found.append(executable.run(inputs))
+        sizes.append(executable.artifact.arena_bytes)
+    assert sizes[1] < sizes[0]
+    assert found[0].pop("loss") == pytest.approx(found[1].pop("loss"), rel=1e-6)
+    for name, gradient in found[0].items():
+        assert np.array_equal(gradient, found[1][name])
+
+
+def test_parts_have_equal_rows() -> None:
+    for rows, vocab in ((64, 300), (1024, 49152), (4096, 262144), (997, 128256), (3, 1 << 26)):
+        parts = graph._parts(rows, vocab)
+        assert rows % parts == 0
+        assert parts == rows or rows // parts * vocab * 4 <= graph._LOGITS
+    assert graph._parts(64, 300) == 1
+
+
 SETTINGS = Settings(
     steps=100, rank=4, alpha=8.0, targets=("attn_q", "attn_v", "ffn_down"), batch=2, accumulate=2, rate=4e-2, warmup=2
 )
@@ -95,7 +129,7 @@ def rows() -> Rows:
 
 
 @pytest.fixture(scope="module")
-def trained(tiny_llama: Path, rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FineTuning, Path]]:
+def trained(tiny_llama: Path, rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> tuple[FineTuning, Path]:
     """After all steps; checkpoints of steps 10 and 100."""
     file = GGUFFile(tiny_llama)
     folder = tmp_path_factory.mktemp("checkpoints")
@@ -108,7 +142,7 @@ def trained(tiny_llama: Path, rows: Rows, tmp_path_factory: pytest.TempPathFacto
     assert (first.number, last.number, tuning.steps) == (1, 100, 100)
     assert first.tokens == sum(len(example.ids) - 1 for example in examples())
     tuning.save(folder / "100")
-    yield tuning, folder
+    return tuning, folder
 
 
 def test_an_adapter_learns_a_batch_by_heart(tiny_llama: Path, rows: Rows, trained: tuple[FineTuning, Path]) -> None:
