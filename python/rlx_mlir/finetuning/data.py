@@ -91,7 +91,7 @@ class Reader:
 
     def _examples(self, line: str, path: str | os.PathLike[str], number: int) -> list[Example]:
         where = f"{os.fspath(path)}: line {number}"
-        value = parse_json(line.encode("utf-8", "surrogatepass"), path, error=partial(_in_line, number))
+        value = parse_json(line.encode(), path, error=partial(_in_line, number))
         if not isinstance(value, dict):
             raise ModelFileError(f"line {number} must be an object, but is {shortened(value)}", path=path)
         if given := [key for key in _REFUSED if key in value]:

@@ -78,7 +78,7 @@ class Step:
     peak_rss: int
 
 
-@dataclass
+@dataclass(eq=False)
 class FineTuning:
     """An adapter while it is trained. The same settings and rows give the same bits, for any number of threads.
 

@@ -127,8 +127,10 @@ def finetune(
         if say is not None and read.held_out is not None:
             say("computing the loss of what is held out")
         before = None if read.held_out is None else tuning.loss(read.held_out)
+    with writing(output):  # before anything takes long
+        output.mkdir(parents=True, exist_ok=True)
+    taken = _train(tuning, checkpoint, save_every)
     with writing(output):
-        taken = _train(tuning, checkpoint, save_every)
         write_adapter(output, config, tuning.adapter, alpha=settings.alpha, base=base or _base_of(file))
     after = None if read.held_out is None else tuning.loss(read.held_out)
     found = {
@@ -236,7 +238,8 @@ def _train(tuning: FineTuning, checkpoint: Path | None, every: int) -> list[Step
             taken.append(step)
             show(step)
             if checkpoint is not None and (step.number % every == 0 or step.number == tuning.settings.steps):
-                tuning.save(checkpoint)
+                with writing(checkpoint):
+                    tuning.save(checkpoint)
     return taken
 
 

@@ -113,6 +113,13 @@ def test_wrong_options_are_said_before_anything_is_computed(
     assert not (tmp_path / "adapter").exists()
 
 
+def test_a_folder_that_cannot_be_made_is_said_before_training(tiny_llama: Path, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = rlx("finetune", tiny_llama, data, "-o", tmp_path / "file", *OPTIONS, "--steps", 80, status=1)
+    assert "file cannot be written: File exists" in result.stderr
+    assert "step " not in result.stderr
+
+
 def test_wrong_data_is_said_with_its_line(tiny_llama: Path, tmp_path: Path) -> None:
     path = tmp_path / "wrong.jsonl"
     path.write_text('{"text": "a b c"}\n{"text": \n')
