@@ -242,6 +242,27 @@ LogicalResult FakeQuantizeLsqBackwardScaleOp::inferReturnTypes(MLIRContext *,
 // QMatmulOp and QConv2dOp
 //===----------------------------------------------------------------------===//
 
+/// The types of `x` and `weight`, and the properties of a product with their defaults.
+template <typename Properties> struct ProductParts {
+  RankedTensorType x, weight;
+  Properties properties;
+};
+
+/// Reads what both products have.
+template <typename Op>
+static FailureOr<ProductParts<typename Op::Properties>>
+readProduct(const Site &site, MLIRContext *context, typename Op::Adaptor adaptor) {
+  FailureOr<RankedTensorType> x = tensorType(site.location, site.op, "x", adaptor.getX().getType());
+  FailureOr<RankedTensorType> weight =
+      tensorType(site.location, site.op, "weight", adaptor.getWeight().getType());
+  if (failed(x) || failed(weight))
+    return failure();
+  // The parser infers before it fills in defaults.
+  typename Op::Properties properties = adaptor.getProperties();
+  Op::populateDefaultProperties({site.op, context}, properties);
+  return ProductParts<typename Op::Properties>{*x, *weight, properties};
+}
+
 /// Checks `bias`, the zero points and `mult` of a product, and gives the number of outputs.
 template <typename Adaptor, typename Properties>
 static FailureOr<int64_t> checkProduct(const Site &site, Adaptor adaptor,
@@ -272,39 +293,31 @@ static FailureOr<int64_t> checkProduct(const Site &site, Adaptor adaptor,
 LogicalResult QMatmulOp::inferReturnTypes(MLIRContext *context, std::optional<Location> location,
                                           Adaptor adaptor, SmallVectorImpl<Type> &results) {
   Site site{location, getOperationName()};
-  FailureOr<RankedTensorType> x = tensorType(location, site.op, "x", adaptor.getX().getType());
-  FailureOr<RankedTensorType> weight =
-      tensorType(location, site.op, "weight", adaptor.getWeight().getType());
-  if (failed(x) || failed(weight))
+  auto read = readProduct<QMatmulOp>(site, context, adaptor);
+  if (failed(read))
     return failure();
-  // The parser infers before it fills in defaults.
-  Properties properties = adaptor.getProperties();
-  populateDefaultProperties({site.op, context}, properties);
-  if (x->getRank() != 2 || weight->getRank() != 2 ||
-      !sizesAgree(x->getDimSize(1), weight->getDimSize(0))) // C1
+  auto &[x, weight, properties] = *read;
+  if (x.getRank() != 2 || weight.getRank() != 2 ||
+      !sizesAgree(x.getDimSize(1), weight.getDimSize(0))) // C1
     return site.error("expects 'x' and 'weight' to be [M, K] and [K, N], but got ",
-                      shapeText(x->getShape()), " and ", shapeText(weight->getShape()));
-  FailureOr<int64_t> outputs = checkProduct(site, adaptor, properties, weight->getDimSize(1));
+                      shapeText(x.getShape()), " and ", shapeText(weight.getShape()));
+  FailureOr<int64_t> outputs = checkProduct(site, adaptor, properties, weight.getDimSize(1));
   if (failed(outputs))
     return failure();
   results.push_back(
-      RankedTensorType::get({x->getDimSize(0), *outputs}, IntegerType::get(context, 8)));
+      RankedTensorType::get({x.getDimSize(0), *outputs}, IntegerType::get(context, 8)));
   return success();
 }
 
 LogicalResult QConv2dOp::inferReturnTypes(MLIRContext *context, std::optional<Location> location,
                                           Adaptor adaptor, SmallVectorImpl<Type> &results) {
   Site site{location, getOperationName()};
-  FailureOr<RankedTensorType> x = tensorType(location, site.op, "x", adaptor.getX().getType());
-  FailureOr<RankedTensorType> weight =
-      tensorType(location, site.op, "weight", adaptor.getWeight().getType());
-  if (failed(x) || failed(weight))
+  auto read = readProduct<QConv2dOp>(site, context, adaptor);
+  if (failed(read))
     return failure();
-  // The parser infers before it fills in defaults.
-  Properties properties = adaptor.getProperties();
-  populateDefaultProperties({site.op, context}, properties);
+  auto &[x, weight, properties] = *read;
   FailureOr<SmallVector<int64_t>> shape = inferConvShape(
-      location, site.op, *x, *weight,
+      location, site.op, x, weight,
       {properties.stride, properties.padding, properties.dilation, properties.groups.getInt()});
   if (failed(shape))
     return failure();

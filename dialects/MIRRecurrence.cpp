@@ -14,9 +14,36 @@ static bool shapesAgree(ArrayRef<int64_t> lhs, ArrayRef<int64_t> rhs) {
   return llvm::equal(lhs, rhs, sizesAgree);
 }
 
-LogicalResult GatedDeltaNetOp::inferReturnTypes(MLIRContext *context,
-                                                std::optional<Location> location, Adaptor adaptor,
-                                                SmallVectorImpl<Type> &results) {
+/// Adds the type of the result, which is that of the first operand, and that of the last state.
+///
+/// \p name of the first operand.
+/// \p state that the recurrence starts from, or none.
+/// \p shape of states.
+static LogicalResult inferWithState(std::optional<Location> location, StringRef op, StringRef name,
+                                    RankedTensorType first, Value state, ArrayRef<int64_t> shape,
+                                    SmallVectorImpl<Type> &results) {
+  Type element = first.getElementType();
+  Type wide = element.isF64() ? element : Type(Float32Type::get(first.getContext()));
+  results.push_back(first);
+  if (!state) {
+    results.push_back(RankedTensorType::get(shape, wide));
+    return success();
+  }
+  FailureOr<RankedTensorType> type = tensorType(location, op, "state", state.getType());
+  if (failed(type))
+    return failure();
+  if (!shapesAgree(type->getShape(), shape)) // C3, C4
+    return inferError(location, op, "expects 'state' to be ", shapeText(shape), ", but got ",
+                      shapeText(type->getShape()));
+  if (type->getElementType() != wide) // C4, C5
+    return inferError(location, op, "expects 'state' to be of ", wide, " where '", name, "' is of ",
+                      element, ", but got ", type->getElementType());
+  results.push_back(*type);
+  return success();
+}
+
+LogicalResult GatedDeltaNetOp::inferReturnTypes(MLIRContext *, std::optional<Location> location,
+                                                Adaptor adaptor, SmallVectorImpl<Type> &results) {
   StringRef op = getOperationName();
   FailureOr<RankedTensorType> q = tensorType(location, op, "q", adaptor.getQ().getType());
   FailureOr<RankedTensorType> g = tensorType(location, op, "g", adaptor.getG().getType());
@@ -34,29 +61,11 @@ LogicalResult GatedDeltaNetOp::inferReturnTypes(MLIRContext *context,
     return inferError(location, op, "expects 'chunk' to be positive, but got ", chunk.getInt());
   int64_t n = shape[3];
   int64_t memory[] = {shape[0], shape[2], n, n};
-  Type wide = element.isF64() ? element : Type(Float32Type::get(context));
-  results.push_back(*q);
-  if (!adaptor.getState()) {
-    results.push_back(RankedTensorType::get(memory, wide));
-    return success();
-  }
-  FailureOr<RankedTensorType> state =
-      tensorType(location, op, "state", adaptor.getState().getType());
-  if (failed(state))
-    return failure();
-  if (!shapesAgree(state->getShape(), memory)) // C3
-    return inferError(location, op, "expects 'state' to be ", shapeText(memory), ", but got ",
-                      shapeText(state->getShape()));
-  if (state->getElementType() != wide) // C4
-    return inferError(location, op, "expects 'state' to be of ", wide, " where 'q' is of ", element,
-                      ", but got ", state->getElementType());
-  results.push_back(*state);
-  return success();
+  return inferWithState(location, op, "q", *q, adaptor.getState(), memory, results);
 }
 
-LogicalResult SelectiveScanOp::inferReturnTypes(MLIRContext *context,
-                                                std::optional<Location> location, Adaptor adaptor,
-                                                SmallVectorImpl<Type> &results) {
+LogicalResult SelectiveScanOp::inferReturnTypes(MLIRContext *, std::optional<Location> location,
+                                                Adaptor adaptor, SmallVectorImpl<Type> &results) {
   StringRef op = getOperationName();
   FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
   FailureOr<RankedTensorType> a = tensorType(location, op, "a", adaptor.getA().getType());
@@ -78,22 +87,5 @@ LogicalResult SelectiveScanOp::inferReturnTypes(MLIRContext *context,
     return inferError(location, op, "expects 'b' and 'c' to be ", shapeText(inputs), " of ",
                       element, ", but got ", *b);
   int64_t memory[] = {shape[0], shape[2], ShapedType::isDynamic(n) ? b->getDimSize(2) : n};
-  Type wide = element.isF64() ? element : Type(Float32Type::get(context));
-  results.push_back(*x);
-  if (!adaptor.getState()) {
-    results.push_back(RankedTensorType::get(memory, wide));
-    return success();
-  }
-  FailureOr<RankedTensorType> state =
-      tensorType(location, op, "state", adaptor.getState().getType());
-  if (failed(state))
-    return failure();
-  if (!shapesAgree(state->getShape(), memory)) // C4
-    return inferError(location, op, "expects 'state' to be ", shapeText(memory), ", but got ",
-                      shapeText(state->getShape()));
-  if (state->getElementType() != wide) // C5
-    return inferError(location, op, "expects 'state' to be of ", wide, " where 'x' is of ", element,
-                      ", but got ", state->getElementType());
-  results.push_back(*state);
-  return success();
+  return inferWithState(location, op, "x", *x, adaptor.getState(), memory, results);
 }

@@ -69,6 +69,28 @@ def MIR_TransposeOp : MIR_InferredOp<"transpose"> {
   let hasFolder = 1;
 }
 
+def MIR_BarrierOp : MIR_Op<"barrier", [AllTypesMatch<["x", "result"]>]> {
+  let summary = "the same values, not known to be the same";
+  let description = [{
+    The elements of `x`. Operations on the result are other operations than those on `x`: they
+    aren't recognised as computed already. Differentiation has it where something is computed
+    again so that it needn't be kept in memory. It moves nothing, and goes before kernels are
+    made.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+      %y = mir.exp %x : tensor<?x8xf32>
+      %again = mir.barrier %x : tensor<?x8xf32>
+      %z = mir.exp %again : tensor<?x8xf32>
+      return %y, %z : tensor<?x8xf32>, tensor<?x8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_StoredTensor:$x);
+  let results = (outs MIR_StoredTensor:$result);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+}
+
 def MIR_NarrowOp : MIR_InferredOp<"narrow"> {
   let summary = "a range of one dimension";
   let description = [{

@@ -194,18 +194,21 @@ def stages(
 
     With `apart`, nothing is fused: each operation is a kernel of its own. That is for CPUs, and to compare with.
     """
-    quantize = "mir-quantize-activations,cse," if options.activations == "int8" else ""
-    wide = "mir-keep-wide," if options.intermediates == "wide" else ""
+    from rlx_mlir.rewriting.to_kernels import kernel_steps
+
     maxima = ",".join(f"{symbol}:{size}" for symbol, size in sorted(options.maxima.items()))
     disable = "+".join(options.disable_templates)
     machine = f"triple={options.triple} cpu={options.cpu} features={options.features}"
     templates = f"cpu-apply-templates{{{machine} disable={disable} choices={format_choices(options.choices)}}}"
-    made = f"mir-lower-custom{{kernels={str(not options.is_gpu).lower()}}},mir-decompose,mir-dot-to-matmul"
-    regions = "gpu-select-branches,mir-unroll-scans" if options.is_gpu else "mir-unroll-scans"
-    joined = APART if apart else f"{regions},mir-conv-to-matmul,rlx-fuse,{quantize}rlx-to-kernels"
+    kernels = kernel_steps(
+        gpu=options.is_gpu,
+        activations=options.activations,
+        intermediates=options.intermediates,
+        maxima=options.maxima,
+    )
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),
-        ("kernels", f"inline,symbol-dce,{made},{wide}{joined}"),
+        ("kernels", f"{kernels.primitives},{APART}" if apart else str(kernels)),
         ("lir", f'lir-plan{{maxima="{maxima}"}}'),
         ("linalg", f"{templates},func.func(mir-to-linalg)"),
         ("cpu", "rlx-generic-kernels"),
@@ -215,8 +218,7 @@ def stages(
         schedules = f"chip={options.chip} disable={disable} choices={format_choices(options.choices)}"
         assemble = f"gpu-assemble-ptx{{chip={options.chip} cubin={options.machine_code}}}"
         steps[1:] = [
-            ("kernels", f"inline,symbol-dce,{made},{wide}{regions},rlx-fuse,{quantize}rlx-gpu-to-kernels"),
-            steps[2],
+            *steps[1:3],
             ("linalg", f"gpu-apply-schedules{{{schedules}}},func.func(mir-to-linalg)"),
             ("gpu", f"rlx-gpu-launch,gpu-chain-launches{{chip={options.chip}}}"),
             ("nvvm", "rlx-gpu-to-nvvm"),

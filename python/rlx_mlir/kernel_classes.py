@@ -6,6 +6,7 @@ from __future__ import annotations
 #: Those that have templates for CPUs or schedules for GPUs.
 CLASSES = (
     "gemm",
+    "q_matmul",
     "rows",
     "attention",
     "quantize",
@@ -21,8 +22,12 @@ CLASSES = (
     "scan",
     "norm",
     "solve",
+    "fft",
     "grouped",
 )
+
+#: Those whose templates know complex numbers.
+OF_COMPLEX = ("fft",)
 
 #: What has only the generic path.
 GENERIC = "generic"
@@ -30,4 +35,4 @@ GENERIC = "generic"
 #: What calls a function of the user's own: there is no other path.
 OWN = "own"
 
-__all__ = ["CLASSES", "GENERIC", "OWN"]
+__all__ = ["CLASSES", "GENERIC", "OF_COMPLEX", "OWN"]

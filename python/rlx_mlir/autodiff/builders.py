@@ -11,7 +11,6 @@ from rlx_mlir import ir
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.hir.compositions import registry
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import call_arguments
 from rlx_mlir.semantics.dims import add_results
 from rlx_mlir.unsupported import blame
@@ -163,10 +162,6 @@ class Builders(registry.Builders):
     def values(self, handles: Sequence[ir.Value]) -> list[Value]:
         """Handles of MLIR values."""
         return [self._value(handle) for handle in handles]
-
-    def sizes_of(self, x: Value) -> list[Size]:
-        """The sizes of a value; those that have no name, too, are known to be those of its dimensions."""
-        return list(self._all_dims()[self._resolve(x)])
 
     def expression(self, op: str, operands: Mapping[str, object], attributes: Mapping[str, object]) -> Value:
         """The only result of an operation by its name; arguments are as of ODS."""

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff import rules as rules
+from rlx_mlir.autodiff.checkpoints import blocks_of, check_patterns, pull_back_blocks
 from rlx_mlir.autodiff.forward import push_forward
 from rlx_mlir.autodiff.registry import is_differentiable, ones_like, zeros_like
-from rlx_mlir.autodiff.reverse import pull_back
 from rlx_mlir.autodiff.work import Output, Work, chosen, work_on
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import GraphModule
@@ -24,6 +25,7 @@ def differentiate(
     mode: str,
     wrt: Sequence[str] | str | None,
     unreached: Callable[[ir.Location, str], None],
+    recompute: Sequence[str] = (),
 ) -> GraphModule:
     """Changes a module at stage mir into one that computes derivatives.
 
@@ -32,44 +34,61 @@ def differentiate(
         mode: `grad`, `value_and_grad`, `vjp` or `jvp`, as the functions of that name give them.
         wrt: names of arguments, as of `chosen`.
         unreached: is told of each argument by which nothing depends, whose gradients are zeros.
+        recompute: patterns of names of blocks that reverse mode computes again, in place of keeping what they compute.
 
-    Raises InputError where a name isn't an argument of floats, there is no loss, or an operation has no rule.
+    Raises InputError where a name isn't an argument of floats, no block has a name that matches a pattern, there is no
+    loss, or an operation has no rule.
     """
     names = chosen(module, wrt)
     work = work_on(module, {*VJPS, *JVPS} if mode == "jvp" else VJPS)
-    return work.finish(_MODES[mode](work, names, unreached))
+    runs = blocks_of(work.ops, recompute)
+    check_patterns(recompute, runs, work.name)
+    return work.finish(_MODES[mode](work, names, Request(unreached, runs)))
 
 
-Unreached = Callable[[ir.Location, str], None]
+Runs = Sequence[tuple[str, Sequence[ir.Operation]]]
 
 
-def _vjp(work: Work, names: Sequence[str], unreached: Unreached) -> list[Output]:
+@dataclass(frozen=True)
+class Request:
+    """What modes take beside the module and the names.
+
+    Attributes:
+        unreached: as of `differentiate`.
+        runs: the operations, in runs of one block each; those of runs with a name are computed again.
+    """
+
+    unreached: Callable[[ir.Location, str], None]
+    runs: Runs
+
+
+def _vjp(work: Work, names: Sequence[str], request: Request) -> list[Output]:
     """The outputs, and cotangents by arguments from those of outputs."""
     given: dict[ir.Value, Value] = {}
     moving = [(name, value) for name, value in work.outputs.items() if is_differentiable(value.type)]
     for value, seed in [(value, work.new_argument("d_", name, value)) for name, value in moving]:
         given[value] = work.m.add(given[value], seed) if value in given else seed
-    return [*work.kept(), *_gradients(work, given, names, unreached)]
+    return [*work.kept(), *_gradients(work, given, names, request)]
 
 
-def _value_and_grad(work: Work, names: Sequence[str], unreached: Unreached) -> list[Output]:
+def _value_and_grad(work: Work, names: Sequence[str], request: Request) -> list[Output]:
     """The outputs, and gradients of the first one."""
     loss = _loss(work)
     one = ones_like(work.m, work.m._value(loss))
-    return [*work.kept(), *_gradients(work, {loss: one}, names, unreached)]
+    return [*work.kept(), *_gradients(work, {loss: one}, names, request)]
 
 
-def _grad(work: Work, names: Sequence[str], unreached: Unreached) -> list[Output]:
+def _grad(work: Work, names: Sequence[str], request: Request) -> list[Output]:
     """Gradients of the only output."""
     if len(work.outputs) != 1:
         raise InputError(
             f"'grad' is of a module with one output, but '{work.name}' has {', '.join(work.outputs) or 'none'}; "
             "'value_and_grad' takes the first one"
         )
-    return _value_and_grad(work, names, unreached)[1:]
+    return _value_and_grad(work, names, request)[1:]
 
 
-def _jvp(work: Work, names: Sequence[str], unreached: Unreached) -> list[Output]:
+def _jvp(work: Work, names: Sequence[str], request: Request) -> list[Output]:
     """The outputs, and tangents of them from those of arguments."""
     own = {work.inputs[name]: work.new_argument("t_", name, work.inputs[name]) for name in names}
     moving = {name: value for name, value in work.outputs.items() if is_differentiable(value.type)}
@@ -84,14 +103,14 @@ def _jvp(work: Work, names: Sequence[str], unreached: Unreached) -> list[Output]
 _MODES = {"grad": _grad, "value_and_grad": _value_and_grad, "vjp": _vjp, "jvp": _jvp}
 
 
-def _gradients(work: Work, given: dict[ir.Value, Value], names: Sequence[str], unreached: Unreached) -> list[Output]:
+def _gradients(work: Work, given: dict[ir.Value, Value], names: Sequence[str], request: Request) -> list[Output]:
     """The cotangents by arguments; zeros where nothing depends on one."""
     found = []
-    pulled = pull_back(work.m, work.ops, given, [work.inputs[name] for name in names])
+    pulled = pull_back_blocks(work.m, request.runs, given, [work.inputs[name] for name in names])
     for name, value in zip(names, pulled, strict=True):
         if value is None:
             argument = work.inputs[name]
-            unreached(
+            request.unreached(
                 argument.location,
                 f"no output that is differentiated depends on argument '{name}' of module '{work.name}': its gradient "
                 "is zeros",
@@ -122,12 +141,14 @@ def _loss(work: Work) -> ir.Value:
     options={
         "mode": Option("what is computed of the entry function", "grad", choices=tuple(_MODES)),
         "wrt": Option("names of arguments, joined by `+`; parameters of floats, or else inputs, where empty", ""),
+        "recompute": Option("names of blocks to compute again in reverse mode, joined by `+`, with * for any text", ""),
     },
 )
-def differentiate_pass(module: ir.Operation, *, mode: str, wrt: str) -> None:
+def differentiate_pass(module: ir.Operation, *, mode: str, wrt: str, recompute: str) -> None:
     """Differentiate the entry function: gradients, or products with its matrix of derivatives.
 
     New arguments and results have names with `d_` before them, or `t_` in forward mode. A gradient that nothing reaches
     is zeros, and a remark says so.
     """
-    differentiate(module, mode, wrt.split("+") if wrt else None, ir.native.emit_remark)
+    patterns = recompute.split("+") if recompute else []
+    differentiate(module, mode, wrt.split("+") if wrt else None, ir.native.emit_remark, patterns)

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, is_differentiable, made_of, structured, zeros_like
+from rlx_mlir.autodiff.registry import Forward, fitted, is_differentiable, made_of, structured, zeros_like
 from rlx_mlir.autodiff.reverse import joined, operand_cotangents, pull_back
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir.values import Value
@@ -20,8 +20,8 @@ def push_forward(
 ) -> list[Value | None]:
     """The tangents of values, from those of what they are computed from; arguments are as of `pull_back`.
 
-    Gives a tangent for each of `wanted`, None where it doesn't depend on any of `given`. Those of an operation's results
-    stand before the next operation, whose rule may read them where that stands.
+    Gives a tangent for each of `wanted`, None where it doesn't depend on any of `given`. Those of an operation's
+    results stand before the next operation, whose rule may read them where that stands.
     """
     tangents: dict[ir.Value, Value] = dict(given)
     for op, following in zip(ops, [*ops[1:], None], strict=False):
@@ -43,12 +43,10 @@ def result_tangents(m: Builders, op: ir.Operation, own: Sequence[Value | None]) 
     operands = m.values(op.operands)
     values, attributes = call_arguments(op, operands)
     if op.name in JVPS:
-        given = JVPS[op.name](m, Forward(op, m.values(op.results), structured(op, own)), *values, **attributes)
-        found = list(given) if isinstance(given, tuple) else [given]
-        for result, tangent in zip(op.results, found, strict=True):
-            if tangent is not None and tangent._handle.type != result.type:
-                raise AssertionError(f"the rule of '{op.name}' gives {tangent._handle.type} for {result.type}")
-        return found
+        results = m.values(op.results)
+        given = JVPS[op.name](m, Forward(op, results, structured(op, own)), *values, **attributes)
+        pairs = zip(results, given if isinstance(given, tuple) else (given,), strict=True)
+        return [None if tangent is None else fitted(m, op, tangent, result) for result, tangent in pairs]
     if op.name in VJPS:
         return transposed(m, op, own)
     build = made_of(op)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from rlx_mlir import ir
+from rlx_mlir import checks, ir
 from rlx_mlir.autodiff.differentiate import differentiate
 from rlx_mlir.autodiff.work import chosen, copy_of
 from rlx_mlir.errors import GradientWarning
@@ -20,7 +20,7 @@ from rlx_mlir.hir import GraphModule, place
 Names = Sequence[str] | str | None
 
 
-def _changed(module: GraphModule, mode: str, wrt: Names) -> GraphModule:
+def _changed(module: GraphModule, mode: str, wrt: Names, recompute: Names = ()) -> GraphModule:
     """A copy of a module that computes derivatives."""
     here = place.caller()
 
@@ -29,10 +29,11 @@ def _changed(module: GraphModule, mode: str, wrt: Names) -> GraphModule:
 
     copy = copy_of(module)
     with place.checking():
-        return differentiate(copy.ir_module, mode, wrt, unreached)
+        patterns = [recompute] if isinstance(recompute, str) else checks.names("recompute", recompute or ())
+        return differentiate(copy.ir_module, mode, wrt, unreached, patterns)
 
 
-def vjp(module: GraphModule, wrt: Names = None) -> GraphModule:
+def vjp(module: GraphModule, wrt: Names = None, *, recompute: Names = ()) -> GraphModule:
     """Reverse mode: the outputs of a module, and the product of cotangents with its matrix of derivatives.
 
     The new module has further inputs `d_<output>` like the outputs of floats, and further outputs `d_<name>`: the sum
@@ -41,41 +42,43 @@ def vjp(module: GraphModule, wrt: Names = None) -> GraphModule:
     Args:
         module: at stage hir or mir; it isn't changed.
         wrt: names of inputs and parameters.
+        recompute: names of blocks, as scopes gave them, with `*` for any text: what they compute isn't kept for the
+            gradients, but computed again from what they read. "layer*" is each layer by itself.
 
     A gradient that no output depends on is zeros, with a GradientWarning. Raises BuildError where a name isn't an
-    argument of floats, or an operation on the way has no rule, which it names with the line that built it; StageError
-    where the module is past stage mir.
+    argument of floats, no block has a name that is wanted, or an operation on the way has no rule, which it names with
+    the line that built it; StageError where the module is past stage mir.
     """
-    return _changed(module, "vjp", wrt)
+    return _changed(module, "vjp", wrt, recompute)
 
 
-def value_and_grad(module: GraphModule, wrt: Names = None) -> GraphModule:
+def value_and_grad(module: GraphModule, wrt: Names = None, *, recompute: Names = ()) -> GraphModule:
     """The outputs of a module, of which the first is a loss, and the gradient of that by arguments.
 
     Args:
         module: its first output is one element of floats; others are given out as they are.
-        wrt: as of `vjp`.
+        wrt, recompute: as of `vjp`.
 
     The new module has the outputs of the old one, then `d_<name>` for each of `wrt`. Raises as `vjp` does, and
     BuildError where the first output isn't one element of floats.
     """
-    return _changed(module, "value_and_grad", wrt)
+    return _changed(module, "value_and_grad", wrt, recompute)
 
 
-def grad_with_loss(module: GraphModule, wrt: Names = None) -> GraphModule:
+def grad_with_loss(module: GraphModule, wrt: Names = None, *, recompute: Names = ()) -> GraphModule:
     """Another name of `value_and_grad`."""
-    return value_and_grad(module, wrt)
+    return value_and_grad(module, wrt, recompute=recompute)
 
 
-def grad(module: GraphModule, wrt: Names = None) -> GraphModule:
+def grad(module: GraphModule, wrt: Names = None, *, recompute: Names = ()) -> GraphModule:
     """The gradient of a module's only output, one element of floats, by arguments: an output `d_<name>` for each.
 
     Args:
-        module, wrt: as of `vjp`.
+        module, wrt, recompute: as of `vjp`.
 
     Raises as `value_and_grad` does, and BuildError where the module has several outputs.
     """
-    return _changed(module, "grad", wrt)
+    return _changed(module, "grad", wrt, recompute)
 
 
 def jvp(module: GraphModule, wrt: Names = None) -> GraphModule:

@@ -34,8 +34,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.dtypes import numpy_dtype
-from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
@@ -267,13 +267,28 @@ def filled(m: Builders, x: Value, number: float) -> Value:
 def reshaped(m: Builders, x: Value, like: Value) -> Value:
     """The elements of a value in the shape of another, and in its type: where that isn't static, this isn't either."""
     found = m.reshape(x, m.sizes_of(like))
-    if found.shape == like.shape:
+    if found._handle.type == like._handle.type:
         return found
     dynamic = [axis for axis, size in enumerate(like.shape) if not isinstance(size, int)]
     entries = [-3 if axis in dynamic else size for axis, size in enumerate(like.shape)]
     words = [ir.StringAttr.get(f"d{number}", m._context) for number in range(len(dynamic))]
     attributes = {"new_shape": entries, "sizes": ir.ArrayAttr.get(words, m._context), "like_dims": dynamic}
     return m.expression("mir.reshape", {"x": x, "like": [like] * len(dynamic)}, attributes)
+
+
+def fitted(m: Builders, op: ir.Operation, change: Value, like: Value) -> Value:
+    """What a rule gave for a value, in its type: sizes that are known in one of both are those of the other, too.
+
+    Raises AssertionError where a rule gives another type: a fault of the rule.
+    """
+    given, wanted = (ir.RankedTensorType(value._handle.type) for value in (change, like))
+    if given == wanted:
+        return change
+    both = zip(change.shape, like.shape, strict=False)
+    alike = given.element_type == wanted.element_type and given.rank == wanted.rank
+    if not alike or any(a != b for a, b in both if isinstance(a, int) and isinstance(b, int)):
+        raise AssertionError(f"the rule of '{op.name}' gives {given} for {wanted}")
+    return reshaped(m, change, like)
 
 
 def unbroadcast(m: Builders, gradient: Value, like: Value) -> Value:

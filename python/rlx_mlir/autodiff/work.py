@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rlx_mlir import checks, ir
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import is_differentiable
+from rlx_mlir.autodiff.rules.splats import join_images
 from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir import GraphModule, place
 from rlx_mlir.hir.decompose import decompose
@@ -86,12 +87,14 @@ def work_on(module: ir.AnyModule, known: Iterable[str]) -> Work:
     """What is needed to add derivatives to a module.
 
     Args:
-        module: at stage mir; operations that are made of others, and have no rule, become these in it.
+        module: at stage mir; operations that are made of others, and have no rule, become these in it, and those that
+            have one together only become one.
         known: the names of operations that have a rule.
     """
     made = COMPOSITIONS.keys() - set(known)
     while names := {op.name for op in operations(module.operation)} & made:
         decompose(module.operation, all=False, only="+".join(sorted(name.removeprefix("mir.") for name in names)))
+    join_images(module)
     m = Builders(module)
     *ops, end = [op.operation for op in m._block.operations]
     inputs = {own.name: m._block.arguments[own.index] for own in arguments(m.entry)}

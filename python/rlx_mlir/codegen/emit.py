@@ -30,6 +30,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, overload
 
+import numpy as np
+
 from rlx_mlir.codegen.structures import Structure, described, flatten, unflatten
 
 __all__ = [
@@ -313,12 +315,13 @@ class Emitter:
         self._depth = 0
         self._constants: dict[tuple[str, str], Value] = {}
         self._names: dict[str, int] = {}
+        self._tables: dict[str, str] = {}
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        """All finished functions, in the order of their definition."""
-        return "\n".join(self._done) + "\n"
+        """All tables and finished functions, in the order of their definition."""
+        return "\n".join([*self._tables.values(), *self._done]) + "\n"
 
     def line(self, text: str) -> None:
         """Appends one line at the present indentation."""
@@ -625,6 +628,16 @@ class Emitter:
         """A mask whose first `count` lanes are set (all if `count` exceeds `lanes`)."""
         type = vec(lanes, "i1")
         return self.op(f"vector.create_mask {self.index(count)} : {type}", type, "mask")
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def table(self, symbol: str, numbers: np.ndarray) -> Value:
+        """Numbers of f32 or f64 that are known at compile time, as a buffer that isn't written; one for each symbol."""
+        type = memref(numbers.shape, {4: "f32", 8: "f64"}[numbers.itemsize])
+        if symbol not in self._tables:
+            raw = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<")).tobytes().hex().upper()
+            self._tables[symbol] = f'memref.global "private" constant @{symbol} : {type} = dense<"0x{raw}">'
+        return self.op(f"memref.get_global @{symbol} : {type}", type, "table")
 
     # -- memory -------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from rlx_mlir.fuzz.pool import Outcome, Task, Worker, run_all
 #: For each fuzzer: suffix of its cases, seconds that one may take, MiB of memory that its child may take for cases.
 FUZZERS = {
     "graphs": (".mlir", 120.0, 0),
+    "derivatives": (".mlir", 120.0, 0),
     "gguf": (".gguf", 20.0, 512),
     "text": (".mlir", 30.0, 4096),
     "bytecode": (".mlirbc", 30.0, 4096),
@@ -30,7 +31,7 @@ FUZZERS = {
 #: Fuzzers whose cases can be made smaller.
 _SMALLER = ("graphs", "text")
 #: Kinds whose messages are numbers: findings of these are told apart by their operations.
-_BY_VALUE = ("mismatch", "bits", "batch", "rounding")
+_BY_VALUE = ("mismatch", "bits", "batch", "rounding", "derivative")
 #: Findings that are made smaller, and seconds that this may take for each.
 _REDUCED, _REDUCTION_SECONDS = 40, 120.0
 

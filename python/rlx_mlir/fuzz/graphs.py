@@ -41,6 +41,8 @@ _EXACT = frozenset(
 )
 #: Perturbed runs: few at first, many before something counts as wrong.
 _RUNS, _MORE_RUNS = 6, 60
+#: What estimates of memory say to the byte. Of parameters that nothing reads, a plan doesn't have the symbols.
+_ESTIMATED = ("prepared", "arena", "inputs", "outputs", "donated", "peak", "peak_donated")
 
 
 def prepare() -> None:
@@ -113,6 +115,7 @@ def check(case: Case) -> Outcome:
         # Values that break a condition at run time: the generator's mistake, or a reference that isn't total.
         return finding("interpret", f"{type(error).__name__}: {error}")
     executables, problem = _compile(case)
+    problem = problem or _estimated(case, next(iter(executables.values())))
     if problem is not None:
         return problem
     exact = all(node.op in _EXACT for node in reference)
@@ -160,7 +163,7 @@ def _rows_alone(
 ) -> Outcome | None:
     """A finding where a part of a batch, computed alone, has other bits than in the batch.
 
-    A symbol counts as a batch where the interpreter computes the same for a part of it.
+    A symbol counts as a batch where the interpreter computes the same for a part of it, and no tensor has it twice.
     """
     run, listed = case.runs[number], arguments(case.module.entry)
     outputs = {name: value.shape for name, value in case.module.outputs.items()}
@@ -168,7 +171,8 @@ def _rows_alone(
         axes = {a.name: [i for i, s in enumerate(a.symbols) if s == symbol] for a in listed}
         size = next((run[name].shape[found[0]] for name, found in axes.items() if found), 0)
         named = {name: [i for i, dim in enumerate(shape) if dim == symbol] for name, shape in outputs.items()}
-        if size < 2 or not all(named.values()):
+        twice = any(len(found) > 1 for found in (*axes.values(), *named.values()))  # of the sides of an image
+        if size < 2 or twice or not all(named.values()):
             continue
         for part in (slice(size // 2, size // 2 + 1), slice(0, size - 1)):
             small = {name: _part(array, axes.get(name, ()), part) for name, array in run.items()}
@@ -241,6 +245,22 @@ def _compile(case: Case) -> tuple[dict[str, Executable], Outcome | None]:
                 return {}, {"status": "unsupported", "message": str(error)}
             return {}, finding("compile", f"{way}: {type(error).__name__}: {error}", way=way)
     return executables, None
+
+
+def _estimated(case: Case, executable: Executable) -> Outcome | None:
+    """A finding where memory is estimated to be other than what the compiled module says."""
+    maxima, activations = dict(executable.artifact.symbols), case.options.get("activations", "exact")
+    try:
+        estimate = case.module.memory_estimate(maxima, activations=activations)
+    except RlxError as error:
+        return finding("estimate", f"{type(error).__name__}: {error}")
+    memory = executable.dispatch_report().memory
+    for name in _ESTIMATED:
+        if getattr(estimate, name) != getattr(memory, name):
+            return finding(
+                "estimate", f"{name} is {getattr(memory, name)} bytes, but was estimated at {getattr(estimate, name)}"
+            )
+    return None
 
 
 def _run(executable: Executable, run: Mapping[str, np.ndarray]) -> Arrays | str:

@@ -441,6 +441,11 @@ def transpose(draft: Draft) -> None:
     draft.emit("mir.transpose", {"x": x}, {"permutation": [int(i) for i in draft.rng.permutation(x.ndim)]})
 
 
+@generates("mir.barrier")
+def barrier(draft: Draft) -> None:
+    draft.emit("mir.barrier", {"x": draft.any(ALL)})
+
+
 @generates("mir.narrow")
 def narrow(draft: Draft) -> None:
     x = draft.any(ALL, 1)

@@ -122,6 +122,9 @@ _INDICES = {
 }
 #: Operations that subtract the mean of a row, the sum of some of their operands.
 _CENTRED = {"mir.layer_norm": ("x",), "mir.fused_residual_layer_norm": ("x", "residual", "bias")}
+#: Gradients that subtract from their third operand, slopes, means of it: what is left may be far smaller than slopes,
+#: whose rounding it has.
+_SUBTRACTED = {f"mir.{norm}_norm_backward_input" for norm in ("group", "layer", "rms")}
 
 
 def _function(op: ir.AnyOp) -> str:
@@ -179,7 +182,9 @@ class _Perturbed:
             elif name.endswith(".attention"):
                 wide = [self._masking(given, own) for given, own in zip(operands, wide, strict=True)]
             computed = evaluate(op, wide)
-            if _function(op) in _ABSOLUTE:
+            if name in _SUBTRACTED:
+                computed = [self._subtracted(op, operands, wide, computed[0])]
+            elif _function(op) in _ABSOLUTE:
                 computed = [self._shifted(value, operands[0].dtype, 4.0) for value in computed]
             elif name == "mir.block_dot":  # d <q, w> and m sum(q) cancel
                 computed = [self._shifted(value, value.dtype) for value in computed]
@@ -195,6 +200,19 @@ class _Perturbed:
         finite = value[np.isfinite(value)]
         size = _COMPUTED[_name(accumulator(dtype))] * (least + float(np.abs(finite).max(initial=0)))
         return np.asarray(value + size * self._rng.uniform(-1, 1, value.shape))
+
+    def _subtracted(self, op: ir.AnyOp, operands: Sequence[Any], wide: Sequence[Any], value: np.ndarray) -> np.ndarray:
+        """A result of `_SUBTRACTED`, each element with the error of the largest that slopes of this size could give."""
+        x, gamma, slopes = wide
+        if self._exact or not slopes.size:
+            return value
+        item = op.operation.name.startswith("mir.group")
+        axes = tuple(range(1, slopes.ndim)) if item else python_value(op.axis)
+        largest = np.where(np.isfinite(slopes), np.abs(slopes), 0.0).max(axes, keepdims=True)
+        (given,) = evaluate(op, [x, gamma, largest * self._rng.uniform(-1, 1, slopes.shape)])
+        most = np.where(np.isfinite(given), np.abs(given), 0.0).max(axes, keepdims=True)
+        error = _COMPUTED[_name(accumulator(operands[-1].dtype))] * most
+        return np.asarray(value + error * self._rng.uniform(-1, 1, value.shape))
 
     @staticmethod
     def _stored(value: Any, element: ir.Type) -> Any:

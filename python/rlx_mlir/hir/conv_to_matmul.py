@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, RlxError
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.decompose import decompose_into
+from rlx_mlir.hir.types import SizeLike
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size, product
-from rlx_mlir.rewriting import Option, compiler_pass, operations
-from rlx_mlir.semantics.dims import propagate
+from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, at_most, parse_maxima, product
+from rlx_mlir.rewriting import Option, compiler_pass, operations, report_into
+from rlx_mlir.semantics.dims import Dims, is_known, propagate
 from rlx_mlir.semantics.function import functions
 from rlx_mlir.unsupported import blame
 
@@ -25,49 +26,112 @@ _SHORTEST_SUM, _FEWEST_OUTPUTS = 8, 4
 @compiler_pass(
     "mir-conv-to-matmul",
     dependent=("mir",),
-    options={"most": Option("bytes of columns, of more of which a convolution stays as it is", 1 << 26)},
+    options={
+        "most": Option("bytes of columns, of more of which a convolution stays as it is", 1 << 26),
+        "maxima": Option(f"declared maxima of dynamic sizes as symbol:size, others are {DEFAULT_MAXIMUM}", ""),
+    },
 )
-def conv_to_matmul(module: ir.Operation, *, most: int) -> None:
+def conv_to_matmul(module: ir.Operation, *, most: int, maxima: str) -> None:
     """Replace convolutions by products of their kernels with matrices of columns, where that is faster on CPUs.
 
-    A column is what all kernels see at one place. Convolutions of each channel by itself stay, and so do those whose
-    columns are larger than `most`, or than what they read where sizes are dynamic.
+    A column is what all kernels see at one place. Convolutions of each channel by itself stay, and so do those of f32
+    whose columns would be larger than the image: they have a template that makes none. Of f16 and bf16, whose products
+    may run on tiles, and of 8 bits, those stay whose columns are larger than `most`, at the maxima of dynamic sizes, or
+    of a size of which nothing is known; of those of 8 bits, whose products have no batches, also those of several
+    groups.
     """
+    report, declared = report_into(module), parse_maxima(maxima)
     for function in functions(module):
-        found = [op for op in operations(function) if op.name == "mir.conv" and _is_worth_it(op, most)]
+        found = [op for op in operations(function) if op.name in _BUILT]
         dims = propagate(function) if found else {}
         for op in found:
+            if reason := _reason(op, dims[op.results[0]], most, declared):
+                if report is not None:
+                    report.miss("conv_to_matmul", op, reason)
+                continue
             try:
-                decompose_into(op, dims, by_columns)
+                decompose_into(op, dims, _BUILT[op.name])
             except RlxError as error:
                 raise CompileError(blame(op, error)) from error
 
 
-def _is_worth_it(op: ir.Operation, most: int) -> bool:
-    """Whether products are faster, and the columns small enough."""
+def _reason(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int]) -> str:
+    """Why loops, or a template, are better for a convolution than a product; '' where they aren't.
+
+    `sizes` are those of the result.
+    """
     view = op.opview
     x, weight, result = (ir.RankedTensorType(v.type) for v in (view.x, view.weight, view.result))
     stride, groups = python_value(view.stride), python_value(view.groups)
-    if weight.is_dynamic_dim(0) or weight.is_dynamic_dim(1) or 0 in (*x.shape, *weight.shape, *result.shape):
-        return False
-    if str(x.element_type) == "f64":  # whose products are loops, too
-        return False
+    if weight.is_dynamic_dim(0) or weight.is_dynamic_dim(1):
+        return "the number of channels is dynamic"
+    if 0 in (*x.shape, *weight.shape, *result.shape):
+        return "an operand is empty"
+    if str(x.element_type) == "f64":
+        return "products of f64 are loops, too"
+    if op.name == "mir.q_conv2d" and groups > 1:
+        return "products of 8 bits have no batches, which groups are"
     outputs, *sums = weight.shape
     if math.prod(sums) < _SHORTEST_SUM or outputs // groups < _FEWEST_OUTPUTS:
-        return False
-    places = [size for size in (result.shape[0], *result.shape[2:]) if size >= 0]
-    if len(places) < 2 or result.is_dynamic_dim(2) or result.is_dynamic_dim(3):
-        return bool(math.prod(sums[1:]) <= math.prod(stride))
-    return bool(math.prod(sums) * groups * math.prod(places) * x.element_type.width // 8 <= most)
+        return f"a group has {outputs // groups} outputs, sums of {math.prod(sums)}: too few for a product"
+    grows = bool(math.prod(sums[1:]) > math.prod(stride))
+    if str(x.element_type) == "f32":
+        return "columns would be larger than what they are made of, and its template makes none" if grows else ""
+    places = product(sizes[2:])
+    if places.constant is None and not grows:
+        return ""
+    if not is_known(places):
+        return "sizes are unknown, and columns would be larger than what they are made of"
+    if batch := sizes[0].constant:  # plans hold as many images as there may be, with columns or without
+        places *= batch
+    size = math.prod(sums) * groups * at_most(places, maxima) * x.element_type.width // 8
+    return f"its columns would take {size} bytes, more than {most}" if size > most else ""
 
 
-def padded(m: Builders, x: Value, padding: Sequence[int]) -> Value:
-    """x [N, C, H, W] with zeros around its last two dimensions."""
-    for axis, count in zip((2, 3), padding, strict=True):
+def padded(m: Builders, x: Value, padding: Sequence[int], value: float = 0.0, axes: Sequence[int] = (2, 3)) -> Value:
+    """x with a number around two dimensions."""
+    for axis, count in zip(axes, padding, strict=True):
         if count:
-            border = m.expand(m.constant(0.0, x.dtype), [count if dim == axis else s for dim, s in enumerate(x.shape)])
+            border = m.expand(
+                m.constant(value, x.dtype), [count if dim == axis else s for dim, s in enumerate(x.shape)]
+            )
             x = m.concat([border, x, border], axis)
     return x
+
+
+def _counts(
+    m: Builders,
+    spatial: Sequence[SizeLike],
+    kernel: Sequence[SizeLike],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+) -> list[Size]:
+    """How many places a kernel has along each dimension of a padded image."""
+    return [
+        (m.size(size) - (d * (int(k) - 1) + 1) + s) // s
+        for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
+    ]
+
+
+def _seen(
+    m: Builders,
+    image: Value,
+    axes: Sequence[int],
+    kernel: Sequence[SizeLike],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+) -> list[Value]:
+    """What each tap of a kernel sees at its places of a padded image, the dimensions of which are `axes`."""
+
+    def seen(taps: tuple[int, int]) -> Value:
+        part = image
+        for axis, tap, d, s, k in zip(axes, taps, dilation, stride, kernel, strict=True):
+            after = d * (int(k) - 1 - tap)  # of the kernel at its last place; the stride may leave more
+            if tap or after or s > 1:
+                part = m.slice(part, axis, tap * d, -after or None, s)
+        return part
+
+    return [seen((u, v)) for u in range(int(kernel[0])) for v in range(int(kernel[1]))]
 
 
 def by_columns(
@@ -87,24 +151,68 @@ def by_columns(
     outputs, inputs, *kernel = weight.shape
     own = padded(m, x, padding)
     batch, _, *spatial = own.shape
-    counts = [
-        (Size.of(size) - (d * (int(k) - 1) + 1) + s) // s
-        for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
-    ]
+    counts = _counts(m, spatial, kernel, stride, dilation)
     places = product(counts)
-    rows = Size.of(inputs) * product(kernel)
-    per_group = Size.of(outputs) // groups
-
-    def seen(u: int, v: int) -> Value:
-        """What one tap of the kernels sees at each place."""
-        part = own
-        for axis, tap, d, s, k in zip((2, 3), (u, v), dilation, stride, kernel, strict=True):
-            after = d * (int(k) - 1 - tap)  # of the kernel at its last place; the stride may leave more
-            if tap or after or s > 1:
-                part = m.slice(part, axis, tap * d, -after or None, s)
-        return m.reshape(part, [batch, groups, inputs, 1, places])
-
-    taps = [seen(u, v) for u in range(int(kernel[0])) for v in range(int(kernel[1]))]
-    columns = m.reshape(taps[0] if len(taps) == 1 else m.concat(taps, 3), [batch, groups, rows, places])
+    rows = m.size(inputs) * product(kernel)
+    per_group = m.size(outputs) // groups
+    if _are_patches(kernel, stride, dilation):
+        columns = _patches(m, own, counts, stride)
+    else:
+        seen = _seen(m, own, (2, 3), kernel, stride, dilation)
+        taps = [m.reshape(part, [batch, groups, inputs, 1, places]) for part in seen]
+        columns = taps[0] if len(taps) == 1 else m.concat(taps, 3)
+    columns = m.reshape(columns, [batch, groups, rows, places])
     result = m.matmul(m.reshape(weight, [groups, per_group, rows]), columns)
     return m.reshape(result, [batch, outputs, *counts])
+
+
+def _are_patches(kernel: Sequence[SizeLike], stride: Sequence[int], dilation: Sequence[int]) -> bool:
+    """Whether places lie side by side: then one transposition makes the columns, however many taps there are."""
+    sides = list(zip(kernel, stride, dilation, strict=True))
+    return any(k != 1 for k in kernel) and all(k == s and 1 in (k, d) for k, s, d in sides)
+
+
+def _patches(m: Builders, x: Value, counts: Sequence[Size], side: Sequence[int]) -> Value:
+    """The pixels of `counts` patches of x [N, C, H, W], [N, C, *side, *counts]; what is left at the ends isn't read."""
+    for axis, count, size in zip((2, 3), counts, side, strict=True):
+        if m.size(x.shape[axis]) != count * size:
+            x = m.slice(x, axis, 0, count * size)
+    batch, channels, _, columns = x.shape
+    rows = m.reshape(x, [batch, channels, counts[0], side[0], columns])
+    apart = m.reshape(rows, [batch, channels, counts[0], side[0], counts[1], side[1]])
+    return m.transpose(apart, [0, 1, 3, 5, 2, 4])
+
+
+def quantised_by_columns(
+    m: Builders,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    x_zp: int = 0,
+    w_zp: int = 0,
+    out_zp: int = 0,
+    mult: float,
+) -> Value:
+    """What each place sees as a row, times the kernels as columns: channels are last, as outputs of products are.
+
+    No size is 0 for sure, and there is one group.
+    """
+    outputs, inputs, *kernel = weight.shape
+    own = padded(m, m.transpose(x, [0, 2, 3, 1]), padding, x_zp, (1, 2))
+    batch, *spatial, _ = own.shape
+    counts = _counts(m, spatial, kernel, stride, dilation)
+    length = m.size(inputs) * product(kernel)
+    taps = _seen(m, own, (1, 2), kernel, stride, dilation)
+    rows = m.reshape(taps[0] if len(taps) == 1 else m.concat(taps, 3), [product([m.size(batch), *counts]), length])
+    columns = m.reshape(m.transpose(weight, [2, 3, 1, 0]), [length, outputs])
+    found = m.q_matmul(rows, columns, bias, x_zp=x_zp, w_zp=w_zp, out_zp=out_zp, mult=mult)
+    return m.transpose(m.reshape(found, [batch, *counts, outputs]), [0, 3, 1, 2])
+
+
+#: What becomes products, and how.
+_BUILT = {"mir.conv": by_columns, "mir.q_conv2d": quantised_by_columns}

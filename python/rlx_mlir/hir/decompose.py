@@ -101,35 +101,48 @@ def decompose_into(op: ir.Operation, dims: dict[ir.Value, Dims], build: Callable
     Raises CompileError where types or sizes of what is built are others than the operation's.
     """
     graph = Builders(empty_module("composition", op.context, place.caller()), "mir", "direct")
-    named = zip(op.operands, _named(op, dims), strict=True)
-    operands = [add_argument(graph, operand.type, known) for operand, known in named]
+    named, meanings = _named(op, dims)
+    operands = [add_argument(graph, operand.type, known) for operand, known in zip(op.operands, named, strict=True)]
     values, attributes = call_arguments(op, operands)
     built = build(graph, *values, **attributes)
     handles = [value._resolve() for value in (built if isinstance(built, tuple | list) else [built])]
-    _check(op, graph, handles, dims)
+    _check(op, graph, handles, dims, meanings)
     inline_built(graph, op, handles, dims)
 
 
-def _named(op: ir.Operation, dims: dict[ir.Value, Dims]) -> list[Dims]:
-    """The dimensions of the operands, with names for what nothing is known of: builders speak of sizes by name."""
-    symbols = {symbol for operand in op.operands for size in dims[operand] for symbol in size.symbols}
-    names = {symbol: Size.of(symbol) for symbol in symbols}
-    for number, symbol in enumerate(sorted(symbol for symbol in symbols if not is_known(Size.of(symbol)))):
-        name = f"size_{number}"
+def _named(op: ir.Operation, dims: dict[ir.Value, Dims]) -> tuple[list[Dims], dict[str, Size]]:
+    """The dimensions of the operands as builders can speak of them, and what the names in these stand for.
+
+    A size that follows from one that no operand has, or of which nothing is known, has a name of its own.
+    """
+    sizes = {size for operand in op.operands for size in dims[operand]}
+    symbols = {symbol for size in sizes for symbol in size.symbols}
+    stated = {symbol for symbol in symbols if Size.of(symbol) in sizes and is_known(Size.of(symbol))}
+    meanings: dict[str, Size] = {}
+    names: dict[Size, Size] = {}
+    for size in sorted((size for size in sizes if not size.symbols <= stated), key=str):
+        name = f"size_{len(names)}"
         while name in symbols:
             name += "_"
-        names[symbol] = Size.of(name)
-    return [tuple(size.substituted(names) for size in dims[operand]) for operand in op.operands]
+        meanings[name], names[size] = size, Size.of(name)
+    return [tuple(names.get(size, size) for size in dims[operand]) for operand in op.operands], meanings
 
 
-def _check(op: ir.Operation, graph: Builders, handles: Sequence[ir.Value], dims: dict[ir.Value, Dims]) -> None:
-    """Raises CompileError where a composition gives others than the operation has."""
+def _check(
+    op: ir.Operation,
+    graph: Builders,
+    handles: Sequence[ir.Value],
+    dims: dict[ir.Value, Dims],
+    meanings: dict[str, Size],
+) -> None:
+    """Raises CompileError where a composition gives others than the operation has; `meanings` is that of `_named`."""
     expected, found = [result.type for result in op.results], [handle.type for handle in handles]
     if expected != found:
         raise CompileError(
             f"its composition gives {', '.join(map(str, found))}, but it has {', '.join(map(str, expected))}"
         )
     for result, handle in zip(op.results, handles, strict=True):
-        for dim, (own, other) in enumerate(zip(dims[result], graph._all_dims()[handle], strict=True)):
+        for dim, (own, size) in enumerate(zip(dims[result], graph._all_dims()[handle], strict=True)):
+            other = size.substituted({symbol: meanings.get(symbol, Size.of(symbol)) for symbol in size.symbols})
             if is_known(own) and own != other:
                 raise CompileError(f"dimension {dim} of its composition is {other}, but its own is {own}")

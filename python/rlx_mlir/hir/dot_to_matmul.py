@@ -11,7 +11,7 @@ from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.decompose import decompose_into
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import product
-from rlx_mlir.rewriting import compiler_pass, operations
+from rlx_mlir.rewriting import compiler_pass, operations, report_into
 from rlx_mlir.semantics.dims import propagate
 from rlx_mlir.semantics.function import functions
 from rlx_mlir.unsupported import blame
@@ -23,21 +23,28 @@ def dot_to_matmul(module: ir.Operation) -> None:
 
     Those without a contracted dimension stay, and those that are known to hold nothing.
     """
+    report = report_into(module)
     for function in functions(module):
-        found = [op for op in operations(function) if op.name == "mir.dot_general" and _is_product(op)]
+        found = [op for op in operations(function) if op.name == "mir.dot_general"]
         dims = propagate(function) if found else {}
         for op in found:
+            if reason := _reason(op):
+                if report is not None:
+                    report.miss("dot_to_matmul", op, reason)
+                continue
             try:
                 decompose_into(op, dims, by_matrices)
             except RlxError as error:
                 raise CompileError(blame(op, error)) from error
 
 
-def _is_product(op: ir.Operation) -> bool:
-    """Whether something is summed, and no size is 0 for sure."""
+def _reason(op: ir.Operation) -> str:
+    """Why a contraction isn't a product of matrices; '' where it is."""
     view = op.opview
+    if not len(view.lhs_contracting):
+        return "nothing is summed: each element of one operand meets each of the other"
     sizes = [size for value in op.operands for size in ir.RankedTensorType(value.type).shape]
-    return bool(len(view.lhs_contracting)) and 0 not in sizes
+    return "an operand is empty" if 0 in sizes else ""
 
 
 def by_matrices(
@@ -61,7 +68,10 @@ def by_matrices(
         """The operand with its dimensions in this order, and the last two groups joined."""
         order = [*batch, *first, *second]
         turned = x if order == list(range(x.ndim)) else m.transpose(x, order)
-        shape = [*(x.shape[dim] for dim in batch), *(product(x.shape[d] for d in own) for own in (first, second))]
+        shape = [
+            *(x.shape[dim] for dim in batch),
+            *(product(m.size(x.shape[dim]) for dim in own) for own in (first, second)),
+        ]
         return m.reshape(turned, shape)
 
     own = matrices(lhs, lhs_batch, left, lhs_contracting)

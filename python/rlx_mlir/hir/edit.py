@@ -144,10 +144,10 @@ class Editing(Graph):
 
     def value(self, name: str) -> Value:
         """The input or parameter of a name; InputError lists the names that there are."""
+        names = self._signature.names
+        if isinstance(name, str) and name in names:
+            return Value(self, self._block.arguments[names.index(name)], name)
         known = arguments(self._function)
-        for argument in known:
-            if isinstance(name, str) and argument.name == name:
-                return Value(self, self._block.arguments[argument.index], name)
         raise InputError(f"module '{self.name}' has no argument {checks.shown(name)}, it has {_names(known)}")
 
     @property
@@ -239,13 +239,12 @@ class Editing(Graph):
         """What an output is tied to: the handle of a value, or of the argument of a name."""
         if isinstance(argument, Value):
             return self._resolve(argument)
-        known = arguments(self._function)
-        for own in known:
-            if isinstance(argument, str) and own.name == argument:
-                return self._block.arguments[own.index]
+        names = self._signature.names
+        if isinstance(argument, str) and argument in names:
+            return self._block.arguments[names.index(argument)]
         raise here.error(
             f"output '{output}' is tied to an argument or the name of one, but got {argument!r}; "
-            f"module '{self.name}' has {_names(known)}"
+            f"module '{self.name}' has {_names(arguments(self._function))}"
         )
 
     def set_inputs(self, inputs: Sequence[str] | Mapping[str, str]) -> list[Value]:

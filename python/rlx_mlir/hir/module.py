@@ -346,26 +346,46 @@ class GraphModule(Blocks, Segments):
             raise StageError(f"{place.caller()}: module '{self.name}' is at stage {self._stage}: ranges are of mir")
         return range_report(self, inputs=inputs, params=params, dtype=dtype)
 
-    def memory_estimate(self, maxima: Mapping[str, int] | None = None) -> MemoryEstimate:
-        """How many bytes a call will take, from the graph alone; printed, it is text. Nothing is compiled.
+    def memory_estimate(
+        self,
+        maxima: Mapping[str, int] | None = None,
+        *,
+        target: str = "cpu",
+        activations: str = "exact",
+        intermediates: str = "rounded",
+        skip_fusion: bool | Sequence[str] = False,
+    ) -> MemoryEstimate:
+        """How many bytes a call will take; printed, it is text. Memory is planned as compiling does, but no code made.
 
         Args:
             maxima: largest size of each symbol, as of `compile`; others are 512.
+            target: as of `compile`: `cpu`, or `cuda` or `nvptx` for GPUs.
+            activations: as of `compile`: `exact` or `int8`.
+            intermediates: as of `compile`: `rounded` or `wide`.
+            skip_fusion: as of `compile`: passes that aren't run, or True for all.
 
-        Values between operations count from the operation that makes them to the last that reads them, in the order of
-        the graph, after fusion (`rlx-fuse`). Kernels hold several operations, so compiled code mostly has fewer values;
-        a kernel that gives several at once may need some more. What kernels need for themselves, such as activations
-        in 8 bits, isn't counted.
+        The numbers are those that `dispatch_report().memory` of the compiled module has for the largest sizes, but for
+        code and what threads need while they compute, such as tiles of a product (`scratch`).
 
-        Raises InputError for symbols that the module doesn't have, StageError where it is past stage mir.
+        Raises InputError for symbols that the module doesn't have and words that aren't options, StageError where the
+        module is past stage mir, PassError where memory can't be planned.
         """
-        from rlx_mlir.reports.memory import PIPELINE, memory_estimate
+        from rlx_mlir.reports.memory import memory_estimate
+        from rlx_mlir.rewriting.insertion import checked_fusions
+        from rlx_mlir.rewriting.to_kernels import kernel_steps
 
         if self._stage not in BUILDABLE:
             raise StageError(
                 f"{place.caller()}: module '{self.name}' is at stage {self._stage}: memory is estimated at hir and mir"
             )
-        return memory_estimate(self.lower().transform(PIPELINE, stage="mir").ir_module, maxima)
+        checks.choice("target", target, ("cpu", "cuda", "nvptx"))
+        checks.choice("activations", activations, ("exact", "int8"))
+        checks.choice("intermediates", intermediates, ("rounded", "wide"))
+        if maxima is not None:
+            maxima = checks.mapping("maxima", maxima, "a mapping from symbols to sizes")
+        steps = kernel_steps(gpu=target != "cpu", activations=activations, intermediates=intermediates, maxima=maxima)
+        skipped = checked_fusions(skip_fusion)
+        return memory_estimate(self._copy(), self.name, steps, policy=self._policy, maxima=maxima, skipped=skipped)
 
     def draw(self, *, depth: int | None = None) -> Drawing:
         """A picture of the graph: its `svg`, which notebooks show, and `save(path)`.

@@ -104,6 +104,10 @@ class Shapes(Emitting):
         order = axes_of(x, permutation)[::-1] if permutation is None else axes_of(x, permutation)
         return self._emit("mir.transpose", {"x": x}, {"permutation": order}, **options)[0]
 
+    def barrier(self, x: Value, **options: Unpack[Options]) -> Value:
+        """x, but operations on it aren't those on x: what is computed again of it isn't recognised as computed."""
+        return self._emit("mir.barrier", {"x": x}, **options)[0]
+
     def narrow(self, x: Value, axis: int, start: int, length: int, **options: Unpack[Options]) -> Value:
         """Elements start .. start + length - 1 along one dimension; a negative axis counts from the end."""
         attributes = {"axis": axis_of(x, axis), "start": start, "length": length}

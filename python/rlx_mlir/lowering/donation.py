@@ -259,26 +259,38 @@ def sink_writers(entry: ir.AnyOp) -> None:
     Run on a function of calls and views.
     """
     ties = ties_of(entry)
+    ops = list(operations(entry, nested=False))
     for _ in ties:  # What moves for one tie may read the argument of another.
-        moved = [_sink(entry, tie) for tie in ties]
-        if not any(moved):
+        moved = False
+        places = {identity(op): number for number, op in enumerate(ops)}
+        for tie in ties:
+            if _sink(ops, places, tie):
+                moved = True
+                ops = list(operations(entry, nested=False))
+                places = {identity(op): number for number, op in enumerate(ops)}
+        if not moved:
             break
 
 
-def _sink(entry: ir.AnyOp, tie: Tie) -> bool:
-    result = viewed(tie.value)
-    if isinstance(result.owner, ir.Block) or _calls_of(tie.argument) <= {_owner(result)}:
+def _sink(ops: Sequence[ir.AnyOp], places: Mapping[int, int], tie: Tie) -> bool:
+    """Moves the call of one tie; whether it did.
+
+    Args:
+        ops: of the function, its return the last one.
+        places: of each by its identity.
+    """
+    result, readers_of = viewed(tie.value), _calls_of(tie.argument)
+    if isinstance(result.owner, ir.Block) or readers_of <= {_owner(result)}:
         return False
-    *ops, terminator = operations(entry, nested=False)
-    first = next(number for number, op in enumerate(ops) if identity(op) == _owner(result))
-    readers = [n for n, op in enumerate(ops) if n > first and op.name in _RUNS and _reads(op, tie.argument)]
+    first = places[_owner(result)]
+    readers = [n for n in (places[reader] for reader in readers_of) if n > first and ops[n].name in _RUNS]
     if not readers:
         return False
-    segment = ops[first : readers[-1] + 1]
+    segment = ops[first : max(readers) + 1]
     behind = _dependents(segment, {_owner(result)})
     if any(identity(ops[number]) in behind for number in readers):
         return False
-    anchor = [*ops, terminator][readers[-1] + 1]
+    anchor = ops[max(readers) + 1]
     for op in segment:
         if identity(op) in behind:
             op.move_before(anchor)
@@ -295,10 +307,6 @@ def _calls_of(value: ir.Value) -> set[int]:
         elif use.operand_number == 0:
             found |= _calls_of(owner.results[0])
     return found
-
-
-def _reads(call: ir.AnyOp, argument: ir.Value) -> bool:
-    return any(viewed(operand) == argument for operand in call.operands)
 
 
 # -- planning ---------------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def parse_into(block: ir.Block, text: str) -> list[ir.AnyOp]:
     defined = [
         op
         for op in parsed.body.operations
-        if op.operation.name == "llvm.mlir.global" or len(op.operation.regions[0].blocks)
+        if op.operation.name in ("llvm.mlir.global", "memref.global") or len(op.operation.regions[0].blocks)
     ]
     for op in defined:
         block.append(op)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rlx_mlir import ir
@@ -11,7 +12,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.hir_to_mir import is_packed, product
 from rlx_mlir.mir.control import captured
 from rlx_mlir.mir.functions import FUNCTIONS, named
-from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, erase_dead
+from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, erase_dead, identity
 from rlx_mlir.semantics.function import is_replaced
 
 BIAS_ACT, RESIDUAL_NORM, SWIGLU, SHARED_INPUT = PatternSet(), PatternSet(), PatternSet(), PatternSet()
@@ -278,20 +279,22 @@ def fuse_halves(op: mir.MulOp, rewriter: Rewriter) -> None:
 
 def fuse_siblings(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """(x W1, x W2, …) -> slices of x [W1, W2, …]"""
-    x, weight = (op.lhs, op.rhs) if isinstance(op, mir.MatmulOp) else (op.x, op.weight)
+    x, weight = _factors(op)
     transposed = isinstance(op, mir.MatmulOp) and bool(op.transpose_rhs)
-    if not is_parameter(weight) or gating(op) is not None:  # Both products of a gate are one kernel already.
+    if gating(op) is not None:  # Both products of a gate are one kernel already.
+        return
+    siblings = list(_siblings(op, x))
+    if not is_parameter(weight):
+        if len(siblings) > 1 and len(shape_of(weight)) == 2:
+            rewriter.no_match(
+                f"its weight isn't a parameter; products of the same value with other weights: {len(siblings) - 1}",
+                hint="parameters are joined once, other values would be copied at each call",
+            )
         return
     group: list[tuple[ir.AnyOp, ir.Value]] = []
     others: list[ir.AnyOp] = []
-    for use in x.uses:
-        other = use.owner.opview
-        if type(other) is not type(op) or other.operation.block != op.operation.block:
-            continue
-        if any(other == member for member, _ in group):  # It reads x twice.
-            continue
-        first, second = (other.lhs, other.rhs) if isinstance(other, mir.MatmulOp) else (other.x, other.weight)
-        if first != x or not is_parameter(second) or gating(other) is not None:
+    for other, second in siblings:
+        if not is_parameter(second):
             continue
         if transposed == bool(getattr(other, "transpose_rhs", False)) and _joinable(weight, second, transposed):
             group.append((other, second))
@@ -315,6 +318,27 @@ def fuse_siblings(op: ir.AnyOp, rewriter: Rewriter) -> None:
         part = mir.narrow(whole, axis=len(shape_of(whole)) - 1, start=start, length=width)
         start += width
         rewriter.replace(member, part)
+
+
+def _factors(op: ir.AnyOp) -> tuple[ir.Value, ir.Value]:
+    """What a product multiplies, and its weight."""
+    return (op.lhs, op.rhs) if isinstance(op, mir.MatmulOp) else (op.x, op.weight)
+
+
+def _siblings(op: ir.AnyOp, x: ir.Value) -> Iterator[tuple[ir.AnyOp, ir.Value]]:
+    """The products of an operation's kind and block that multiply a value, itself included, with their weights.
+
+    Those of a gate aren't among them.
+    """
+    seen: set[int] = set()
+    for use in x.uses:
+        other = use.owner.opview
+        if type(other) is not type(op) or other.operation.block != op.operation.block or identity(other) in seen:
+            continue
+        seen.add(identity(other))  # It may read x twice.
+        first, second = _factors(other)
+        if first == x and gating(other) is None:
+            yield other, second
 
 
 def _joinable(first: ir.Value, second: ir.Value, transposed: bool) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rlx_mlir import ir
 from rlx_mlir.dialects import mir
-from rlx_mlir.lowering.fuse import BINARY, UNARY
+from rlx_mlir.lowering.fuse import BINARY, UNARY, shape_of
 from rlx_mlir.mir.functions import named
 from rlx_mlir.rewriting import identity
 
@@ -32,6 +32,8 @@ ROW_WISE = POINTWISE | {
         "cache_update",
     ]
 }
+#: A group of rows stops growing here, and one of element-wise operations: the size of generated code stays bounded.
+MAX_ROW_OPS, MAX_ELEMENT_OPS = 16, 64
 
 
 @dataclass
@@ -44,3 +46,9 @@ class Group:
     @property
     def members(self) -> set[int]:
         return {identity(op) for op in self.ops}
+
+
+def fits_epilogue(value: ir.Value, result: ir.Value) -> bool:
+    """Whether a kernel's epilogue can read the value: of the result's shape, a vector over columns, or one element."""
+    own, full = shape_of(value), shape_of(result)
+    return own == full or own == full[-1:] or all(size == 1 for size in own)

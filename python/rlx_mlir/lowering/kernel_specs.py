@@ -22,11 +22,14 @@ from rlx_mlir.codegen.specs import (
     CallSpec,
     Conv2dSpec,
     ConvSpec,
+    FftPart,
+    FftSpec,
     GatherSpec,
     GroupedSpec,
     MoveSpec,
     NormSpec,
     ProductSpec,
+    QMatmulSpec,
     RecurrenceSpec,
     ReduceSpec,
     SampleSpec,
@@ -41,6 +44,7 @@ from rlx_mlir.lowering.functions import called_operation, memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
 from rlx_mlir.lowering.groups import PRODUCTS
 from rlx_mlir.mir.custom import parameters_of, registered
+from rlx_mlir.mir.fft import length_of, scale_of
 from rlx_mlir.mir.packed import packing, packing_of
 from rlx_mlir.own_ops import native_parameters
 from rlx_mlir.rewriting import operations
@@ -612,6 +616,40 @@ def read_grouped(name: str, kernel: ir.AnyOp) -> GroupedSpec:
     return GroupedSpec(*_plain_operation(name, kernel))
 
 
+def read_fft(name: str, kernel: ir.AnyOp) -> FftSpec:
+    """A kernel of class fft: a transform, or that of rows with zeros behind them, and parts of it."""
+    ops, returned = _body(kernel)
+    view = next(op.opview for op in ops if op.name == "mir.fft")
+    n, inverse = length_of(view.x.type), bool(view.inverse)
+    scale = scale_of(n, inverse=inverse, norm=str(python_value(view.norm)))
+    x, parts = view.x, []
+    if (joined := producer(x, mir.ConcatOp)) is not None:
+        x = joined.inputs[0]
+        parts = [_fft_part(value, view.result, n) for value in returned]
+    if list(kernel.arguments) != [x]:
+        raise UnsupportedByTemplate(f"{name}: the operand is a constant")
+    return FftSpec(memref_of(x.type), n, 1 if inverse else -1, scale, tuple(parts))
+
+
+def _fft_part(value: ir.Value, transform: ir.Value, n: int) -> FftPart:
+    """What a part of a part of a transform's real and imaginary parts is."""
+    start, length, out = 0, shape_of(value)[-1], memref_of(value.type)
+    while value != transform:
+        part = producer(value, mir.NarrowOp)
+        start, value = start + int(python_value(part.start)), part.x
+    return FftPart(out, start >= n, start % n, length)
+
+
+def read_q_matmul(name: str, kernel: ir.AnyOp) -> QMatmulSpec:
+    """A kernel of class q_matmul."""
+    *buffers, result, order = _plain_operation(name, kernel)
+    x, weight, *bias = buffers
+    ops, _ = _body(kernel)
+    view = ops[0].opview
+    numbers = [python_value(number) for number in (view.x_zp, view.w_zp, view.out_zp, view.mult)]
+    return QMatmulSpec(x, weight, *(bias or [""]), result, *numbers, order)
+
+
 def _plain_operation(name: str, kernel: ir.AnyOp) -> list[Any]:
     """The buffers of the operands and of the result of a kernel's one operation, and the order of the operands."""
     ops, _ = _body(kernel)
@@ -651,6 +689,8 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "scan": read_scan,
     "norm": read_norm,
     "solve": read_solve,
+    "fft": read_fft,
     "grouped": read_grouped,
+    "q_matmul": read_q_matmul,
     OWN: read_call,
 }

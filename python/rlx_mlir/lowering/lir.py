@@ -8,9 +8,11 @@ allocated at run time.
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import insort
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rlx_mlir import ir
@@ -33,7 +35,7 @@ from rlx_mlir.lowering.plan_text import PlanText, RegionPlan
 from rlx_mlir.lowering.signatures import RELATIONS, relations
 from rlx_mlir.mir.control import REGIONS, captured, given_dims, region_arguments
 from rlx_mlir.mir.cost import type_bytes
-from rlx_mlir.mir.dims import Size, check_symbol, largest, product
+from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, at_most, check_symbol, parse_maxima, product
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, identity, operations
 from rlx_mlir.semantics.conditions import Condition, conditions, positions
@@ -45,8 +47,9 @@ CONDITIONS = "mir.conditions"
 #: Attribute of the planned function: which arguments are positions; for each, how many there are, how many rows follow
 #: from each one on, of how many, and of what.
 POSITIONS = "mir.positions"
+#: Attribute of the planned function: the number of the call at which most of the arena holds something.
+FULLEST = "mir.fullest"
 ALIGNMENT = 64
-DEFAULT_MAXIMUM = 512
 
 
 @dataclass
@@ -57,17 +60,6 @@ class Slot:
     first: int
     last: int
     offset: int = -1
-
-
-def parse_sizes(text: str) -> dict[str, int]:
-    """Sizes by symbol from `seq:512,batch:4`; InputError names the part that can't be read."""
-    sizes = {}
-    for part in filter(None, text.replace(" ", ",").split(",")):
-        name, colon, size = part.partition(":")
-        if not name or not colon or not size.isdigit():
-            raise InputError(f"option 'maxima' expects symbol:size, separated by commas, but got '{part}'")
-        sizes[name] = int(size)
-    return sizes
 
 
 def assign_offsets(slots: list[Slot]) -> int:
@@ -83,6 +75,16 @@ def assign_offsets(slots: list[Slot]) -> int:
             slot.offset = max(slot.offset, _align(other.offset + other.bytes))
         insort(placed, slot, key=lambda s: s.offset)
     return max((_align(slot.offset + slot.bytes) for slot in placed), default=0)
+
+
+def fullest(slots: Iterable[Slot]) -> int | None:
+    """The first call at which the most bytes of the slots are alive; None where there are no slots."""
+    change: Counter[int] = Counter()
+    for slot in slots:
+        change[slot.first] += _align(slot.bytes)
+        change[slot.last + 1] -= _align(slot.bytes)
+    alive = list(itertools.accumulate(change[call] for call in range(max(change, default=0))))
+    return alive.index(max(alive)) if alive else None
 
 
 def _align(size: int) -> int:
@@ -244,7 +246,7 @@ class _Planner:
         return product(self._dims[value]) * type_bytes(ir.RankedTensorType(value.type).element_type)
 
     def _maximum(self, size: Size) -> int:
-        return largest(size, {s: self._maxima.get(s, DEFAULT_MAXIMUM) for s in size.symbols})
+        return at_most(size, self._maxima)
 
     def _place_slots(self, outputs: set[ir.Value]) -> dict[ir.Value, Slot]:
         """Arena slots of the roots that are neither arguments nor outputs."""
@@ -324,6 +326,8 @@ class _Planner:
         maxima = ", ".join(f'"{s}" = {self._maxima.get(s, DEFAULT_MAXIMUM)} : i64' for s in self._symbols)
         naive = sum(slot.bytes for slot in slots.values())
         planned = f"mir.arena = {arena} : i64, mir.arena_without_reuse = {naive} : i64, mir.symbols = {{{maxima}}}"
+        if (call := fullest(slots.values())) is not None:
+            planned += f", {FULLEST} = {call} : i64"
         if self._conditions:
             planned += f", {CONDITIONS} = {self._condition_words()}"
         if self._positions:
@@ -362,7 +366,7 @@ class _Planner:
 def plan(module: ir.Operation, *, maxima: str) -> None:
     """Plan the memory of the entry function: calls on views into one arena, inputs, parameters and outputs."""
     entry = entry_function(module)
-    text = _Planner(module, parse_sizes(maxima)).run()
+    text = _Planner(module, parse_maxima(maxima)).run()
     kernels = []
     for kernel in functions(module, KERNEL):
         types = ", ".join(memref_of(t) for t in [*kernel.type.inputs, *kernel.type.results])

@@ -20,15 +20,26 @@ from rlx_mlir.kernel_classes import GENERIC, OWN
 from rlx_mlir.lowering.donation import TIED, check_packed, separate, sink_writers, ties_of
 from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, producer, shape_of
-from rlx_mlir.lowering.groups import BROADCASTS, POINTWISE, PRODUCTS, ROW_WISE, Group
+from rlx_mlir.lowering.groups import (
+    BROADCASTS,
+    MAX_ELEMENT_OPS,
+    MAX_ROW_OPS,
+    POINTWISE,
+    PRODUCTS,
+    ROW_WISE,
+    Group,
+    fits_epilogue,
+)
+from rlx_mlir.lowering.joined import note_groups
 from rlx_mlir.lowering.parameters import can_prepare, clone_into, prepare_constant
 from rlx_mlir.lowering.prologues import join_prologues, sink_parts
 from rlx_mlir.lowering.regions import copied, is_carried_as, is_kept, kept_blocks, own_values
 from rlx_mlir.mir.control import REGIONS
 from rlx_mlir.mir.dims import Size, is_never_negative, product
+from rlx_mlir.mir.fft import radices
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.scalars import is_float
-from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
+from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations, report_into
 from rlx_mlir.semantics.dims import Dims, propagate
 from rlx_mlir.semantics.function import symbols_in, viewed
 
@@ -36,13 +47,11 @@ from rlx_mlir.semantics.function import symbols_in, viewed
 CLASS = "mir.kernel"
 
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
-_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "grouped")
+_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "fft", "grouped", "q_matmul")
 
 #: What templates for rows combine the elements of a row by.
 _ROW_SUMS = ("sum", "mean", "max", "min", "prod")
 
-#: A group of rows stops growing here, and one of element-wise operations: the size of generated code stays bounded.
-MAX_ROW_OPS, MAX_ELEMENT_OPS = 16, 64
 #: Tensors that one kernel joins, of static and of dynamic shape; of more, groups are joined first. The time that such a
 #: kernel takes to compile grows faster than their number, with the cube of it in MLIR's eliminate-empty-tensors.
 MAX_JOINED, MAX_JOINED_DYNAMIC = 16, 8
@@ -84,6 +93,9 @@ class RowSpace:
 )
 def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apart: bool) -> None:
     """Outline groups of operations into kernels and share identical ones; the entry function calls them."""
+    for op in [op for op in operations(module) if op.name == "mir.barrier"]:
+        op.results[0].replace_all_uses_with(op.operands[0])
+        op.erase()
     entry = tensor_entry(module)
     erase_dead(entry)
     check_packed(entry)
@@ -97,7 +109,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     if prologues:
         sink_parts(entry)
     dims = propagate(entry.operation)
-    library = _Library(module)
+    library, report = _Library(module), report_into(module)
     for number, block in enumerate(blocks):
         ops = [op for op in _inside(block) if op.name.startswith("mir.") and op.results]
         groups = _single_groups(ops, dims) if apart else _form_groups(ops, dims, gathers=gathers)
@@ -105,6 +117,8 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
             groups = separate(entry, groups, _single_group)
         if prologues:
             groups = join_prologues(groups)
+        if report is not None and not apart:
+            note_groups(report, groups)
         for group in groups:
             library.outline(group)
     sink_writers(entry)
@@ -208,6 +222,9 @@ def _form_groups(ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims], *, gat
         elif isinstance(op.opview, mir.ConvOp) and (found := _depthwise(op)):
             groups.append(Group("conv", found))
             taken |= groups[-1].members
+        elif isinstance(op.opview, mir.FftOp) and (found := _spectrum(op, ops)):
+            groups.append(Group("fft", found))
+            taken |= groups[-1].members
         elif gathers and isinstance(op.opview, mir.GatherOp):
             groups.append(Group("gather", _gather_with_followers(op, taken)))
             taken |= groups[-1].members
@@ -284,6 +301,8 @@ def _is_of_row_numbers(op: ir.AnyOp) -> bool:
 
 def _is_of_elements(op: ir.AnyOp) -> bool:
     """Whether the operation joins others by the shape of its elements: templates for rows have floats alone."""
+    if isinstance(op.opview, mir.QuantizeOp | mir.DequantizeOp):
+        return op.opview.axis is None
     if op.name not in BROADCASTS:
         return False
     return not _is_row_wise_op(op) or not is_float(ir.RankedTensorType(op.results[0].type).element_type)
@@ -382,8 +401,12 @@ def _single_class(view: ir.AnyOp) -> str:
         return "conv2d"
     if isinstance(view, mir.DenseSolveOp | mir.BatchedDenseSolveOp):
         return "solve"
+    if isinstance(view, mir.FftOp):
+        return "fft"
     if isinstance(view, mir.GroupedMatmulOp):
         return "grouped"
+    if isinstance(view, mir.QMatmulOp):
+        return "q_matmul"
     if isinstance(view, mir.ReduceOp):
         return "reduce"
     if isinstance(view, mir.CumsumOp):
@@ -425,6 +448,61 @@ def _depthwise(op: ir.AnyOp) -> list[ir.AnyOp]:
     return [member.operation for member in (turned, row, view, flat, back)]
 
 
+def _spectrum(op: ir.AnyOp, ops: Sequence[ir.Operation]) -> list[ir.AnyOp]:
+    """A transform of real rows, with the zeros that are joined to them and the parts that are read.
+
+    Empty where it is another one, or of lengths that vectors don't divide.
+    """
+    block = producer(op.opview.x, mir.ConcatOp)
+    if block is None or len(block.inputs) != 2 or only_user(block.result) is None:
+        return []
+    row, zeros = block.inputs
+    length = shape_of(row)[-1]
+    if length != shape_of(zeros)[-1] or length % 8 or length < 32 or radices(length) is None:
+        return []
+    filled = producer(zeros, mir.ExpandOp)
+    if filled is not None and only_user(zeros) is None:
+        return []
+    constant = producer(zeros if filled is None else filled.x, mir.ConstantOp)
+    value = None if constant is None else constant.value
+    if value is None or not value.is_splat or float(value.get_splat_value().value) != 0:
+        return []
+    parts = _parts_of(op.results[0], length)
+    members = [*(own.operation for own in (filled, block) if own is not None), op, *parts]
+    return members if parts and _stand_together(members, ops) else []
+
+
+def _parts_of(spectrum: ir.Value, length: int) -> list[ir.Operation]:
+    """The parts that everything reads of real parts and imaginary ones: empty where something reads both."""
+    found: list[ir.Operation] = []
+    waiting = [(spectrum, 0, 2 * length)]
+    while waiting:
+        value, start, size = waiting.pop(0)
+        users = [use.owner for use in value.uses]
+        narrows = [user for user in users if user.name == "mir.narrow" and _is_of_rows(user.opview)]
+        if start // length != (start + size - 1) // length and len(narrows) != len(users):
+            return []
+        found += narrows
+        for view in (user.opview for user in narrows):
+            waiting.append((view.result, start + int(python_value(view.start)), int(python_value(view.length))))
+    return found
+
+
+def _is_of_rows(view: mir.NarrowOp) -> bool:
+    return python_value(view.axis) in (-1, len(shape_of(view.x)) - 1)
+
+
+def _stand_together(members: Sequence[ir.AnyOp], ops: Sequence[ir.Operation]) -> bool:
+    """Whether operations of one block can be one kernel, which stands where the last of them does."""
+    order = {identity(op): number for number, op in enumerate(ops)}
+    own = {identity(op) for op in members}
+    if not own <= set(order):
+        return False
+    last = max(order[member] for member in own)
+    readers = {identity(use.owner) for op in members for value in op.results for use in value.uses} - own
+    return all(order.get(reader, last) >= last for reader in readers)
+
+
 def _with_epilogue(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
     """A product, its twin where both feed function(a) * b, and the pointwise operations that only they feed."""
     ops = [op]
@@ -464,7 +542,7 @@ def _followers(value: ir.Value, taken: set[int]) -> list[ir.AnyOp]:
         operation = user.operation
         if identity(operation) in taken or operation.name not in POINTWISE or operation.results[0].type != value.type:
             break
-        if not all(v == value or _fits_epilogue(v, value) for v in operation.operands):
+        if not all(v == value or fits_epilogue(v, value) for v in operation.operands):
             break
         ops.append(operation)
         value = operation.results[0]
@@ -486,12 +564,6 @@ def _twin(op: ir.AnyOp, taken: set[int]) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp] 
 
 def _attributes(op: ir.AnyOp) -> dict[str, ir.Attribute]:
     return dict(op.attributes.items())
-
-
-def _fits_epilogue(value: ir.Value, result: ir.Value) -> bool:
-    """Whether a kernel's epilogue can read the value: of the result's shape, a vector over columns, or one element."""
-    own, full = shape_of(value), shape_of(result)
-    return own == full or own == full[-1:] or all(size == 1 for size in own)
 
 
 def _is_row_wise(view: ir.AnyOp) -> bool:

@@ -204,6 +204,16 @@ def _integer_bias(bias: ir.Value, outputs: int, unit: float) -> ir.Value:
     )
 
 
+def _with_rows_of(result: ir.Value, x: ir.Value, shape: list[int]) -> ir.Value:
+    """A matrix in a shape whose dimensions but the last are those of x, of which several may be dynamic."""
+    if sum(size < 0 for size in shape) <= 1:
+        return mir.reshape(result, [size if size >= 0 else -1 for size in shape], [])
+    dims = [dim for dim, size in enumerate(shape[:-1]) if size < 0]
+    sizes = ir.ArrayAttr.get([ir.StringAttr.get(f"d{number}") for number in range(len(dims))])
+    wanted = [*(size if size >= 0 else -3 for size in shape[:-1]), max(shape[-1], -1)]
+    return mir.reshape(result, wanted, [x] * len(dims), sizes=sizes, like_dims=ir.DenseI64ArrayAttr.get(dims))
+
+
 @PROPAGATE.pattern(mir.QuantizeOp)
 def integer_product(op: mir.QuantizeOp, rewriter: Rewriter) -> None:
     """quantize(product(dequantize(x), dequantize(w)) + bias) -> q_matmul or q_conv2d of x and w"""
@@ -228,8 +238,8 @@ def integer_product(op: mir.QuantizeOp, rewriter: Rewriter) -> None:
     if isinstance(product, mir.MatmulOp) and len(shape_of(w)) != 2:
         return rewriter.no_match("the weights have more than two dimensions")
     outer = shape_of(op.x)[:-1]
-    if isinstance(product, mir.MatmulOp) and (len(outer) < 1 or sum(size < 0 for size in outer) > 1):
-        return rewriter.no_match("several dimensions that number rows are dynamic, or none does")
+    if isinstance(product, mir.MatmulOp) and not outer:
+        return rewriter.no_match("no dimension numbers rows")
     whole = None if bias is None else _integer_bias(bias, outputs_of(product), unit)
     i32 = ir.IntegerType.get_signless(32)
     numbers = {name: ir.IntegerAttr.get(i32, n) for name, n in (("x_zp", x_zp), ("w_zp", w_zp), ("out_zp", out_zp))}
@@ -242,4 +252,4 @@ def integer_product(op: mir.QuantizeOp, rewriter: Rewriter) -> None:
         return rewriter.replace(op, mir.q_matmul(x, w, mult, bias=whole, **numbers))
     rows = mir.reshape(x, [-1, shape_of(w)[0]], [])
     result = mir.q_matmul(rows, w, mult, bias=whole, **numbers)
-    return rewriter.replace(op, mir.reshape(result, [size if size >= 0 else -1 for size in shape_of(op.x)], []))
+    return rewriter.replace(op, _with_rows_of(result, x, shape_of(op.x)))

@@ -20,6 +20,9 @@ from rlx_mlir.errors import InputError, UnsupportedError, shortened
 #: What a product of sizes may have: text can ask for sums that no memory holds once they are multiplied out.
 MOST_TERMS, MOST_FACTORS = 4096, 64
 
+#: The largest size that a symbol is taken to have, of which no maximum is declared.
+DEFAULT_MAXIMUM = 512
+
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -330,6 +333,22 @@ def followed(size: int | str, known: Sequence[Size]) -> Size:
     if isinstance(size, int):
         return Size.of(size)
     return Size.parse(size).substituted({f"d{number}": own for number, own in enumerate(known)})
+
+
+def parse_maxima(text: str) -> dict[str, int]:
+    """Sizes by symbol from `seq:512,batch:4`; InputError names the part that can't be read."""
+    sizes = {}
+    for part in filter(None, text.replace(" ", ",").split(",")):
+        name, colon, size = part.partition(":")
+        if not name or not colon or not size.isdigit():
+            raise InputError(f"option 'maxima' expects symbol:size, separated by commas, but got '{part}'")
+        sizes[name] = int(size)
+    return sizes
+
+
+def at_most(size: Size, maxima: Mapping[str, int]) -> int:
+    """What the size is at most, for symbols up to their declared maxima, or to `DEFAULT_MAXIMUM`."""
+    return largest(size, {symbol: maxima.get(symbol, DEFAULT_MAXIMUM) for symbol in size.symbols})
 
 
 def product(sizes: Iterable[Size | int | str]) -> Size:

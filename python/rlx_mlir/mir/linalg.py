@@ -370,16 +370,23 @@ def _split(sizes: Sequence[SizeLike]) -> tuple[list[int], list[ir.Value]]:
 
 
 def collapse(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
-    """Each group of neighbouring dimensions as one."""
+    """Each group of neighbouring dimensions as one.
+
+    Of a tensor that is known to be empty, another one: MLIR takes a group of a dynamic size and 0 for a static one.
+    """
     sizes = sizes_of(value)
     if len(groups) == len(sizes):
         return value
     merged = [times(*(sizes[dim] for dim in group)) for group in groups]
+    if _holds_nothing(value, sizes):
+        return empty(merged, element_type(value))
     return tensor.CollapseShapeOp(tensor_type(merged, element_type(value)), value, [list(g) for g in groups]).result
 
 
 def split_dims(value: ir.Value, groups: Sequence[Sequence[int]], sizes: Sequence[SizeLike]) -> ir.Value:
     """Inverse of `collapse`: the dimensions of `value` cut into these sizes, one group for each dimension."""
+    if _holds_nothing(value, sizes):
+        return empty(sizes, element_type(value))
     own = [times(*(sizes[dim] for dim in group)) for group in groups]
     source = cast_shape(value, own)
     if len(sizes) == len(own):

@@ -184,7 +184,8 @@ def _of_cast(op: ir.AnyOp, known: Known) -> Interval:
 
 
 @_rule(
-    mir.ResizeNearest2xOp, mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.SliceOp, mir.DynamicSliceOp, mir.ExpandOp
+    *(mir.BarrierOp, mir.ResizeNearest2xOp, mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.SliceOp),
+    *(mir.DynamicSliceOp, mir.ExpandOp),
 )
 def _of_move(op: ir.AnyOp, known: Known) -> Interval:
     return known[op.operation.operands[0]]

@@ -73,6 +73,12 @@ def transpose(x: np.ndarray, *, permutation: Sequence[int]) -> np.ndarray:
     return np.transpose(x, permutation)
 
 
+@reference(mir.BarrierOp)
+def barrier(x: np.ndarray) -> np.ndarray:
+    """x"""
+    return x
+
+
 @reference(mir.NarrowOp)
 def narrow_range(x: np.ndarray, *, axis: int, start: int, length: int) -> np.ndarray:
     """x[.., start : start + length, ..] along `axis`."""
@@ -212,6 +218,12 @@ def gather(table: np.ndarray | PackedWeight, indices: np.ndarray, *, axis: int, 
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+@cost(mir.BarrierOp)
+def barrier_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """Nothing: it goes before kernels are made."""
+    return Cost(reads={op.x: 0}, writes={0: 0})
+
+
 @cost(mir.NarrowOp)
 def narrow_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Only the range is read."""
@@ -309,6 +321,12 @@ def reshape_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Si
 def transpose_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of `x`, permuted."""
     return tuple(operands[0][i] for i in python_value(op.permutation))
+
+
+@dim_rule(mir.BarrierOp)
+def barrier_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of `x`."""
+    return operands[0]
 
 
 @dim_rule(mir.NarrowOp)
@@ -463,6 +481,12 @@ def lower_transpose(op: ir.AnyOp, rewriter: Rewriter) -> None:
     destination = empty([own[i] for i in permutation], op.x.type.element_type)
     source = [permutation.index(dim) for dim in loops]
     rewriter.replace(op, generic(len(own), [(op.x, source)], [(destination, loops)], lambda x, _: x))
+
+
+@TO_LINALG.pattern(mir.BarrierOp)
+def lower_barrier(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """barrier(x) -> x"""
+    rewriter.replace(op, op.x)
 
 
 @TO_LINALG.pattern(mir.NarrowOp)

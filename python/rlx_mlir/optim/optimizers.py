@@ -94,11 +94,13 @@ class AdamW(Optimizer):
         self, m: Images, w: Value, g: Value, slots: Mapping[str, Value], rate: Value, number: Value
     ) -> tuple[Value, dict[str, Value]]:
         """See `adamw`."""
-        mean = m.add(m.mul(slots["mean"], self.beta1), m.mul(g, 1 - self.beta1))
-        square = m.add(m.mul(slots["square"], self.beta2), m.mul(m.mul(g, g), 1 - self.beta2))
+        # Numbers first: what follows on whole arrays is one kernel then.
         first, second = (_bias(m, beta, number) for beta in (self.beta1, self.beta2))
+        decay = m.sub(1.0, m.mul(rate, self.weight_decay))
+        mean = m.add(m.mul(slots["mean"], self.beta1), m.mul(g, 1 - self.beta1))
+        square = m.add(m.mul(slots["square"], self.beta2), m.mul(m.mul(g, 1 - self.beta2), g))
         spread = m.add(m.sqrt(m.div(square, second)), self.eps)
-        kept = m.mul(w, m.sub(1.0, m.mul(rate, self.weight_decay)))
+        kept = m.mul(w, decay)
         return m.sub(kept, m.mul(m.div(m.div(mean, first), spread), rate)), {"mean": mean, "square": square}
 
 
@@ -125,11 +127,11 @@ class Lion(Optimizer):
         self, m: Images, w: Value, g: Value, slots: Mapping[str, Value], rate: Value, number: Value
     ) -> tuple[Value, dict[str, Value]]:
         """See `lion`."""
-        mean = slots["mean"]
+        mean, decay = slots["mean"], m.sub(1.0, m.mul(rate, self.weight_decay))
         mixed = m.add(m.mul(mean, self.beta1), m.mul(g, 1 - self.beta1))
         zero, one = m.constant(0.0, w.dtype), m.constant(1.0, w.dtype)
         sign = m.sub(m.where(m.gt(mixed, zero), one, zero), m.where(m.lt(mixed, zero), one, zero))
-        kept = m.mul(w, m.sub(1.0, m.mul(rate, self.weight_decay)))
+        kept = m.mul(w, decay)
         following = m.add(m.mul(mean, self.beta2), m.mul(g, 1 - self.beta2))
         return m.sub(kept, m.mul(sign, rate)), {"mean": following}
 

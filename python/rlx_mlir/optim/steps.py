@@ -55,6 +55,7 @@ def train_step(
     clip_norm: float | None = None,
     accumulate: int = 1,
     loss_scale: float | None = None,
+    recompute: Sequence[str] | str = (),
 ) -> TrainStep:
     """The graph of a step of training.
 
@@ -67,6 +68,7 @@ def train_step(
             are means over them, other outputs have that dimension, too.
         loss_scale: what the loss is multiplied by before it is differentiated, for gradients that would vanish in f16:
             it is halved, and the step left out, where a gradient isn't finite, and doubled after 2000 steps.
+        recompute: as of `vjp`.
 
     Raises BuildError as `value_and_grad` does, and where a name is taken; InputError where an option isn't one.
     """
@@ -88,7 +90,7 @@ def train_step(
         raise here.error(f"module '{source.name}' has an output or argument '{min(taken)}', which a step has, too")
     if scale is not None:
         source = _scaled(source)
-    gradients = value_and_grad(source, names)
+    gradients = value_and_grad(source, names, recompute=recompute)
     if count > 1:
         losses = 1 if scale is None else 2
         gradients = _accumulated(gradients, len(outputs) + losses - 1, losses, count)
@@ -221,7 +223,10 @@ class _Step:
         m = self._m
         total: Value | None = None
         for gradient in gradients:
-            own = m.sum(m.mul(gradient, gradient))
+            own = m.mul(gradient, gradient)
+            if own.ndim > 1:
+                own = m.sum(own, -1, keep_dims=True)  # in the kernel that squares
+            own = m.sum(own)
             own = m.cast(own, "f32") if own.dtype != np.float32 else own
             total = own if total is None else m.add(total, own)
         assert total is not None, "there is a parameter"

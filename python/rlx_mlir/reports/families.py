@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import rlx_mlir.mir  # noqa: F401  (fills the registry)
 from rlx_mlir.mir.registry import REFERENCES
 
 #: What the legend calls each family.
 FAMILIES = {
-    "product": "products, convolutions",
+    "product": "products, convolutions, solves, transforms",
     "attention": "attention",
     "norm": "norms",
     "element": "element-wise",
@@ -20,28 +20,47 @@ FAMILIES = {
     "quant": "quantisation",
     "recurrence": "recurrences",
     "sample": "sampling",
+    "image": "pools, pixels, splats",
     "block": "blocks",
     "other": "other operations",
 }
 #: Families of the modules of `rlx_mlir.mir` that have the references of operations.
 _OF_MODULES = {
+    "affine": "quant",
     "attention": "attention",
+    "backward": "element",
     "complexes": "element",
     "control": "control",
     "conv": "product",
+    "custom": "other",
     "elementwise": "element",
+    "fft": "product",
     "fused": "element",
+    "group_norms": "norm",
+    "grouped": "product",
+    "images": "image",
+    "indexing": "movement",
+    "linear": "product",
+    "loss": "reduction",
     "matmul": "product",
     "norms": "norm",
     "quant": "quant",
+    "quantize": "quant",
     "recurrence": "recurrence",
     "reductions": "reduction",
     "sampling": "sample",
     "scaled": "product",
     "shape": "movement",
+    "solve": "product",
+    "splat_gradient": "image",
+    "splats": "image",
+    "state_space": "recurrence",
 }
 #: Families of operations whose names say more than their modules do, by a part of the name.
 _OF_WORDS = {
+    "complex_norm": "element",
+    "transformer_layer": "block",
+    "moe_weights": "quant",
     "cache_update": "movement",
     "attention": "attention",
     "rope": "attention",
@@ -70,4 +89,9 @@ def family_of(op: str, kernel: Sequence[str] | None = None) -> str:
     if dialect == "hir":
         return "block"
     reference = REFERENCES.get(op)
-    return "other" if reference is None else _OF_MODULES.get(reference.__module__.rpartition(".")[2], "other")
+    return "other" if reference is None else _OF_MODULES.get(module_of(reference), "other")
+
+
+def module_of(reference: Callable[..., object]) -> str:
+    """The module of `rlx_mlir.mir` that a reference is in."""
+    return reference.__module__.rpartition(".")[2]

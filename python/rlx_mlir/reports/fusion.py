@@ -13,12 +13,15 @@ from rlx_mlir.errors import CompileError
 from rlx_mlir.rewriting import Miss, Rewrite, operations, recording, run_pipeline
 from rlx_mlir.rewriting.insertion import with_passes
 from rlx_mlir.rewriting.steps import clone
+from rlx_mlir.rewriting.to_kernels import kernel_steps
 from rlx_mlir.runtime.shown import preformatted
 
 #: Places that a line of the report names; the others are counted.
 _LISTED = 3
 #: The pass that folds constants: it joins nothing, so the report lists what it does by itself.
 FOLDING = "mir-fold-constants"
+#: The passes that join operations, make what can be joined, or decide in which form products read their operands.
+_JOINING = re.compile("mir-(fuse|quantize|pack)-.*|mir-(dot|conv)-to-matmul|mir-outline-kernels")
 _DIRECTORY = re.compile(r"\([^()]*/")
 
 
@@ -29,7 +32,8 @@ class FusionReport:
     Attributes:
         name: of the module.
         before, after: number of operations by name.
-        fused: (pass, rewrite), in the order in which they were applied.
+        fused: (pass, rewrite), in the order in which they were applied; kernels of several operations come last, which
+            the pass that makes kernels joins.
         missed: (pass, pattern that looked at an operation and declined).
         folded: operations on constants that became constants.
         kept: operations on constants that stay, with the reason: they are too large, or not exact.
@@ -145,7 +149,7 @@ def fusion_report(
     activations: str = "exact",
     skipped: Sequence[str] = (),
 ) -> FusionReport:
-    """Runs the passes up to packing of weights on a copy, and reports.
+    """Runs the passes that lead to kernels on a copy, and reports.
 
     Args:
         module: at stage hir or mir; it is not changed.
@@ -155,24 +159,21 @@ def fusion_report(
         skipped: names of passes that aren't run.
     """
     copy = clone(module)
-    run_pipeline(
-        copy,
-        f"hir-to-mir{{policy={policy}}},inline,symbol-dce,mir-lower-custom,mir-decompose,mir-dot-to-matmul,mir-unroll-scans",
-    )
-    before = count_operations(copy)
-    quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""
-    ((_, fuse),) = with_passes([("mir", f"rlx-fuse{quantize}")], {}, skipped)
+    steps = kernel_steps(activations=activations)
+    ((_, fuse),) = with_passes([("mir", steps.fuse)], {}, skipped)
     with recording(copy) as recorder:
+        run_pipeline(copy, f"hir-to-mir{{policy={policy}}},{steps.unfused}")
+        before = count_operations(copy)
         run_pipeline(copy, fuse)
-        after = count_operations(copy)  # Without those of packing, which run once.
-        run_pipeline(copy, "mir-pack-weights")
+        after = count_operations(copy)  # without those of packing, which run once
+        run_pipeline(copy, steps.outline)
     folding = [report for step, report in recorder.reports if step == FOLDING]
-    joining = [(step, report) for step, report in recorder.reports if step != FOLDING]
+    joining = [(step, report) for step, report in recorder.reports if _JOINING.fullmatch(step)]
     return FusionReport(
         name,
         before,
         after,
-        tuple((step, rewrite) for step, report in joining for rewrite in report.rewrites),
+        tuple((step, rewrite) for step, report in joining for rewrite in (*report.rewrites, *report.joined)),
         tuple((step, miss) for step, report in joining for miss in report.misses),
         tuple(rewrite for report in folding for rewrite in report.rewrites),
         tuple(miss for report in folding for miss in report.misses),

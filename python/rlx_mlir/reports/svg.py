@@ -51,6 +51,7 @@ _COLOURS = {
     "quant": ("#f3e1d4", "#9c6840", "#452f1f", "#cf9a70"),
     "recurrence": ("#ffdcea", "#cb3f80", "#521c36", "#ee85b3"),
     "sample": ("#d6f0fa", "#2786a8", "#123c4d", "#5fbadb"),
+    "image": ("#eff3c8", "#7f8a12", "#3a3f12", "#bfca55"),
     "block": ("#dde2fa", "#4657b5", "#252c59", "#8d9bec"),
     "other": ("#f4d9dc", "#b63a48", "#4d1d23", "#e58490"),
     "input": ("#ffffff", "#1f2328", "#0d1117", "#e6edf3"),

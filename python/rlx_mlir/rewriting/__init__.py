@@ -11,7 +11,7 @@ from rlx_mlir.rewriting.patterns import (
     operations,
 )
 from rlx_mlir.rewriting.pipelines import Pipeline, named_pipeline
-from rlx_mlir.rewriting.recording import Miss, Recorder, Rewrite, RewriteReport, recording
+from rlx_mlir.rewriting.recording import Miss, Recorder, Rewrite, RewriteReport, recording, report_into
 from rlx_mlir.rewriting.registry import Option, ValueChange, compiler_pass, run_pipeline
 
 __all__ = [
@@ -32,5 +32,6 @@ __all__ = [
     "named_pipeline",
     "operations",
     "recording",
+    "report_into",
     "run_pipeline",
 ]

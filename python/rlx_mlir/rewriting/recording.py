@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError
+from rlx_mlir.locations import describe_location
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,24 @@ class Rewrite:
 
 @dataclass
 class RewriteReport:
-    """What a run of the driver did; `rewrites` are listed only while the module is recorded."""
+    """What a run of the driver did, or a pass without patterns.
+
+    Attributes:
+        applied: how often each pattern was applied.
+        misses: what patterns declined.
+        rewrites: what they were applied to; only while the module is recorded.
+        joined: operations that a kernel joins, in place of a pattern's name; no budget counts these.
+    """
 
     applied: Counter[str] = field(default_factory=Counter)
     misses: list[Miss] = field(default_factory=list)
     rewrites: list[Rewrite] = field(default_factory=list)
+    joined: list[Rewrite] = field(default_factory=list)
+
+    def miss(self, pattern: str, op: ir.Operation, reason: str, hint: str = "") -> None:
+        """Notes that something looked at an operation and declined."""
+        location = op.location
+        self.misses.append(Miss(pattern, op.name, str(location), reason, describe_location(location), hint))
 
 
 @dataclass
@@ -131,6 +145,16 @@ def record(recorder: Recorder, report: RewriteReport) -> None:
     """Adds what a driver did, under the name of the pass that this thread runs."""
     with _lock:
         recorder.reports.append((getattr(_thread, "name", ""), report))
+
+
+def report_into(root: ir.AnyModule) -> RewriteReport | None:
+    """A report for what the pass that this thread runs does without patterns; None where nobody asks for one."""
+    recorder = recorder_of(root)
+    if recorder is None:
+        return None
+    report = RewriteReport()
+    record(recorder, report)
+    return report
 
 
 def _key(op: ir.AnyModule) -> int:

@@ -85,7 +85,10 @@ class DispatchReport:
 
 
 def dispatch_report(
-    artifact: Artifact, sizes: Mapping[str, int] | None = None, seconds: Mapping[str, float] | None = None
+    artifact: Artifact,
+    sizes: Mapping[str, int] | None = None,
+    seconds: Mapping[str, float] | None = None,
+    scratch: int | None = None,
 ) -> DispatchReport:
     """The report of a compiled module.
 
@@ -93,6 +96,7 @@ def dispatch_report(
         artifact: what the compiler made.
         sizes: of symbols, for the estimates of work; their declared maxima by default.
         seconds: of each kernel, where it was measured.
+        scratch: bytes that its loaded code needs beside the arena.
 
     Raises InputError where `sizes` names an unknown symbol.
     """
@@ -125,4 +129,4 @@ def dispatch_report(
             )
         )
     ranked = tuple(sorted(rows, key=lambda row: -row.work))
-    return DispatchReport(artifact.name, chosen, ranked, memory_report(artifact, chosen))
+    return DispatchReport(artifact.name, chosen, ranked, memory_report(artifact, chosen, scratch))

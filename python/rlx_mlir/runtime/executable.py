@@ -351,7 +351,8 @@ class Executable:
         measured: defaultdict[str, float] = defaultdict(float)
         for name, seconds in self.timings():
             measured[name] += seconds
-        return dispatch_report(self.artifact, sizes, measured if any(measured.values()) else None)
+        scratch = self._plan.scratch_bytes * self.threads
+        return dispatch_report(self.artifact, sizes, measured if any(measured.values()) else None, scratch)
 
     # -- checks ------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,8 @@ class MemoryReport:
         donated: of outputs that are tied: they take no memory of their own where what they are tied to is donated.
         peak: all arrays of one call at a time, arena and parameters as code reads them included, if nothing is donated.
         peak_donated: the same if everything is donated that outputs are tied to.
+        scratch: what threads have for themselves while they compute, for the declared maxima, of all threads of a call;
+            it comes on top of the peak, and is None where no code is loaded, which decides about it.
     """
 
     code: int
@@ -42,14 +44,16 @@ class MemoryReport:
     donated: int
     peak: int
     peak_donated: int
+    scratch: int | None = None
 
     def __str__(self) -> str:
-        words = [f"{name.replace('_', ' ')} {size_text(size)}" for name, size in vars(self).items()]
+        known = {name: size for name, size in vars(self).items() if size is not None}
+        words = [f"{name.replace('_', ' ')} {size_text(size)}" for name, size in known.items()]
         return "memory: " + ", ".join(words)
 
 
-def memory_report(artifact: Artifact, sizes: Mapping[str, int]) -> MemoryReport:
-    """The bytes of a compiled module, for a size of each of its symbols."""
+def memory_report(artifact: Artifact, sizes: Mapping[str, int], scratch: int | None = None) -> MemoryReport:
+    """The bytes of a compiled module, for a size of each of its symbols, and what its loaded code needs of scratch."""
     values = [sizes[name] for name, _ in artifact.symbols]
 
     def total(specs: Iterable[BufferSpec]) -> int:
@@ -70,6 +74,7 @@ def memory_report(artifact: Artifact, sizes: Mapping[str, int]) -> MemoryReport:
         donated=donated,
         peak=peak_donated + donated,
         peak_donated=peak_donated,
+        scratch=scratch,
     )
 
 

@@ -36,12 +36,15 @@ def calibrate(
         typer.Option(help="minmax takes every number; percentile and entropy leave a few large ones out."),
     ] = Method.minmax,
     percentile: Annotated[float, typer.Option(help="What --method percentile takes, of a hundred magnitudes.")] = 99.99,
+    least_ratio: Annotated[
+        float, typer.Option(help="Decibels over the noise of 8 bits, below which a product stays of f32.")
+    ] = 0.0,
     quantize: Annotated[
         bool, typer.Option("--quantize", help="Print products of 8 bits in place of those with ranges.")
     ] = False,
     output: OutputOption = None,
 ) -> None:
-    """Run a module over a data set by its references, and print it with the ranges of its products."""
+    """Compile a module, run it over a data set, and print it with the ranges of its products."""
     from rlx_mlir.calibration import calibrate as find_ranges
     from rlx_mlir.hir import GraphModule
 
@@ -59,6 +62,7 @@ def calibrate(
             params={} if params is None else read_arrays(params),
             method=method.value,
             percentile=percentile,
+            least_ratio=least_ratio,
         )
     if quantize:
         found = found.transform("mir-insert-qdq,mir-quant-propagate")

@@ -572,8 +572,7 @@ def report(
     compiled: Any = compile(
         module, activations=activations.value, maxima=maxima, target=target.value, chip=chip, skip_fusion=skipped
     )
-    artifact = compiled if isinstance(compiled, Artifact) else compiled.artifact
-    dispatch = dispatch_report(artifact)
+    dispatch = dispatch_report(compiled) if isinstance(compiled, Artifact) else compiled.dispatch_report()
     if as_json:
         found = {"fusion": fusion.to_dict(), "dispatch": dispatch.to_dict()}
         print_json(found if bounds is None else {**found, "ranges": bounds.to_dict()})

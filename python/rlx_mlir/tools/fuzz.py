@@ -82,6 +82,20 @@ def graphs(
 
 
 @app.command()
+def derivatives(
+    seed: SeedOption = 0,
+    count: CountOption = 0,
+    minutes: MinutesOption = 0.0,
+    jobs: JobsOption = 1,
+    first: FirstOption = 0,
+    out: OutOption = _OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Differentiate and batch random graphs: modes agree with each other and with small steps, batches with calls."""
+    _run("derivatives", seed, count, minutes, jobs, first, out, as_json)
+
+
+@app.command()
 def gguf(
     file: Annotated[
         Path | None, typer.Argument(help="The file to start from; a small one is made by default.", show_default=False)

@@ -19,6 +19,8 @@ from rlx_mlir.tools.options import (
     ModuleArgument,
     OutputOption,
     Program,
+    Target,
+    TargetOption,
     activations_of,
     any_module,
     by_symbol,
@@ -83,6 +85,8 @@ def export(
 def estimate(
     model: ModuleArgument,
     function: FunctionOption = Program.prefill,
+    target: TargetOption = Target.cpu,
+    activations: ActivationsOption = Activations.int8,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     maximum: Annotated[
@@ -91,10 +95,11 @@ def estimate(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the memory of a call without compiling: parameters, inputs, outputs, values between operations."""
+    """Plan the memory of a call without compiling: parameters, inputs, outputs, values between kernels."""
     module, maxima = any_module(model, function.value, context, chunk)
     given = {symbol: numbers[-1] for symbol, numbers in by_symbol("maximum", maximum or []).items()}
-    found = module.memory_estimate({**maxima, **given})
+    chosen = activations_of(module, activations)
+    found = module.memory_estimate({**maxima, **given}, target=target.value, activations=chosen)
     if as_json:
         print_json(found.to_dict())
     else:

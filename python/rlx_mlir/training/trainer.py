@@ -19,8 +19,10 @@ from rlx_mlir.frontends.safetensors_writer import write_safetensors
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.optim.optimizers import Optimizer, adamw
 from rlx_mlir.optim.schedules import Schedule, constant
-from rlx_mlir.optim.steps import NUMBER, RATE, train_step
+from rlx_mlir.optim.steps import NUMBER, RATE, TrainStep, train_step
 from rlx_mlir.place import located
+from rlx_mlir.runtime.memory import MemoryReport
+from rlx_mlir.training.memory import within
 
 #: What the metadata of a checkpoint say it is.
 FORMAT = "rlx-checkpoint-1"
@@ -45,6 +47,8 @@ class Trainer:
         accumulate: int = 1,
         precision: str = "f32",
         loss_scale: float | None = None,
+        recompute: Sequence[str] | str = (),
+        memory_limit: int | None = None,
         threads: int | None = None,
         **options: Any,
     ) -> None:
@@ -54,13 +58,15 @@ class Trainer:
             module: its first output is the loss.
             params: all its parameters by name; those that are trained are copied, others used as they are.
             optimizer: `adamw()` by default.
-            wrt, clip_norm, accumulate, loss_scale: as of `train_step`.
+            wrt, clip_norm, accumulate, loss_scale, recompute: as of `train_step`.
             schedule: the learning rate by the number of the step from 0, or one for all steps.
             precision: `f32`, or the type of products and attention: `bf16` or `f16`. Parameters, gradients and what the
                 optimiser keeps stay what they are.
+            memory_limit: bytes of a step at its peak, with parameters and what the optimiser keeps: as few blocks of
+                the module as possible are computed again so that it stays within.
             threads, options: as of `compile`.
 
-        Raises BuildError, InputError as `train_step` and `compile` do.
+        Raises BuildError, InputError as `train_step` and `compile` do, and InputError where there is no such step.
         """
         if precision not in ("f32", "bf16", "f16"):
             raise InputError(f"'precision' is one of f32, bf16, f16, but got {checks.shown(precision)}")
@@ -70,7 +76,27 @@ class Trainer:
         if precision != "f32":
             module = module.lower_for_autodiff().transform(f"mir-precision{{policy={precision}}}")
         chosen = adamw() if optimizer is None else optimizer
-        step = train_step(module, chosen, wrt, clip_norm=clip_norm, accumulate=accumulate, loss_scale=loss_scale)
+        limit = None if memory_limit is None else checks.whole("memory_limit", memory_limit, 1)
+        given_blocks = (recompute,) if isinstance(recompute, str) else tuple(recompute)
+        module = module.lower_for_autodiff() if module.stage == "hir" else module
+
+        def make(blocks: tuple[str, ...]) -> TrainStep:
+            return train_step(
+                module,
+                chosen,
+                wrt,
+                clip_norm=clip_norm,
+                accumulate=accumulate,
+                loss_scale=loss_scale,
+                recompute=tuple(dict.fromkeys((*given_blocks, *blocks))),
+            )
+
+        #: The blocks that a step computes again for the limit.
+        self.recomputed: tuple[str, ...] = ()
+        if limit is None:
+            step = make(())
+        else:
+            step, self.recomputed = within(module, make, limit, options.get("maxima"))
         self._optimizer = chosen
         self._trained, self._losses = step.trained, list(module.outputs)
         given = checks.mapping("params", params, "a mapping from parameters to arrays")
@@ -85,6 +111,11 @@ class Trainer:
     def params(self) -> dict[str, np.ndarray]:
         """What is trained, by name: the arrays that steps change."""
         return {name: self._arrays[name] for name in self._trained}
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Bytes of a step, as it is planned: nothing has to run for it."""
+        return self.executable.dispatch_report().memory
 
     @property
     def steps(self) -> int:

@@ -31,7 +31,7 @@ def _names(words: str) -> frozenset[str]:
 
 EXACT = named(lambda record: record.rounding is Rounding.EXACT) | _names(
     "constant reshape transpose narrow concat expand gather repack cache_update where compare sample complex real imag "
-    "conjugate resize_nearest_2x"
+    "conjugate resize_nearest_2x barrier"
 )
 ARITHMETIC = named(lambda record: record.rounding in (Rounding.STEP, Rounding.ROUNDED)) | _names("cast")
 #: Errors of functions of elements, in units; compiled code has polynomials of its own.

@@ -13,7 +13,7 @@
 //  CHECK-SAME:   %[[ARENA:[a-z0-9]+]]: memref<?xi8>,
 //  CHECK-SAME:   %[[X:[a-z0-9]+]]: memref<?x64xf32> {mir.dims = ["seq", ""], mir.kind = "input", mir.name = "x"},
 //  CHECK-SAME:   %[[Y:[a-z0-9]+]]: memref<?x64xf32> {mir.dims = ["seq", ""], mir.kind = "output", mir.name = "y"})
-//  CHECK-SAME:   attributes {mir.arena = 262144 : i64, mir.arena_without_reuse = 393216 : i64, mir.symbols = {seq = 512 : i64}}
+//  CHECK-SAME:   attributes {mir.arena = 262144 : i64, mir.arena_without_reuse = 393216 : i64, mir.fullest = 1 : i64, mir.symbols = {seq = 512 : i64}}
 //   CHECK-DAG:   %[[C0:.+]] = arith.constant 0 : index
 //   CHECK-DAG:   %[[C1:.+]] = arith.constant 131072 : index
 //       CHECK:   %[[SEQ:.+]] = memref.dim %[[X]], %[[C0]]
@@ -43,7 +43,7 @@ func.func @reuse(%x: tensor<?x64xf32> {mir.name = "x", mir.kind = "input", mir.d
 /// A value that is read again later keeps its memory. Views of static sizes need none; buffers start at multiples of 64.
 // CHECK-LABEL: func @no_reuse(
 //  CHECK-SAME:   %[[ARENA:[a-z0-9]+]]: memref<?xi8>, %[[X:[a-z0-9]+]]: memref<3xf32>
-//  CHECK-SAME:   mir.arena = 192 : i64, mir.arena_without_reuse = 36 : i64, mir.symbols = {seq = 512 : i64}
+//  CHECK-SAME:   mir.arena = 192 : i64, mir.arena_without_reuse = 36 : i64, mir.fullest = 2 : i64, mir.symbols = {seq = 512 : i64}
 //   CHECK-DAG:   %[[C0:.+]] = arith.constant 0 : index
 //   CHECK-DAG:   %[[C64:.+]] = arith.constant 64 : index
 //   CHECK-DAG:   %[[C128:.+]] = arith.constant 128 : index

@@ -77,3 +77,17 @@ func.func @stay(%x: tensor<2x8xi8>, %w: tensor<8x2xi8>, %f: tensor<2x8xf32>) -> 
   %t = mir.quantize %s scales [1.0] zero_points [0] : tensor<2x2xf32>
   return %y, %z, %t, %s : tensor<2x2xi8>, tensor<2x2xi8>, tensor<2x2xi8>, tensor<2x2xf32>
 }
+
+/// Several dimensions that number rows are one while they are multiplied, of any sizes.
+// CHECK-LABEL: func @rows
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x2x?x8xi8>, %[[W:.+]]: tensor<8x4xi8>)
+//       CHECK:   %[[R:.+]] = mir.reshape %[[X]] to [-1, 8]
+//       CHECK:   %[[Y:.+]] = mir.q_matmul %[[R]], %[[W]]
+//       CHECK:   mir.reshape %[[Y]] to [-3, 2, -3, 4] sizes ["d0", "d1"] like %[[X]], %[[X]] dims [0, 2]
+func.func @rows(%x: tensor<?x2x?x8xi8>, %w: tensor<8x4xi8>) -> tensor<?x2x?x4xi8> {
+  %dx = mir.dequantize %x scales [0.25] zero_points [3] : tensor<?x2x?x8xi8>
+  %dw = mir.dequantize %w scales [0.5] zero_points [0] : tensor<8x4xi8>
+  %p = mir.matmul %dx, %dw : tensor<?x2x?x8xf32>, tensor<8x4xf32>
+  %y = mir.quantize %p scales [1.0] zero_points [0] : tensor<?x2x?x4xf32>
+  return %y : tensor<?x2x?x4xi8>
+}

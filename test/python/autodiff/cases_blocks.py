@@ -11,7 +11,9 @@ SHARED = {**HEADS, "num_kv_heads": 1}
 
 PRODUCTS = {
     "matmul": Case(lambda b, x, w: b.matmul(x, w), {"x": normal(2, 3), "w": normal(3, 4)}),
-    "matmul transposed": Case(lambda b, x, w: b.matmul(x, w, transpose_rhs=True), {"x": normal(2, 3), "w": normal(4, 3)}),
+    "matmul transposed": Case(
+        lambda b, x, w: b.matmul(x, w, transpose_rhs=True), {"x": normal(2, 3), "w": normal(4, 3)}
+    ),
     "matmul of batches by one": Case(
         lambda b, x, w: b.matmul(x, w), {"x": normal(2, 3, 3).sized("b", "s", 3), "w": normal(3, 2)}
     ),
@@ -25,7 +27,9 @@ PRODUCTS = {
         lambda b, x, w: b.matmul(x, w), {"x": normal(2, 32, dtype="f32"), "w": weight(3, 32)}, tolerance=SINGLE
     ),
     "dot_general": Case(
-        lambda b, x, w: b.dot_general(x, w, lhs_contracting=[1, 3], rhs_contracting=[1, 0], lhs_batch=[0], rhs_batch=[2]),
+        lambda b, x, w: b.dot_general(
+            x, w, lhs_contracting=[1, 3], rhs_contracting=[1, 0], lhs_batch=[0], rhs_batch=[2]
+        ),
         {"x": normal(2, 3, 2, 4), "w": normal(4, 3, 2, 2)},
     ),
     "dot_general outer": Case(lambda b, x, w: b.dot_general(x, w), {"x": normal(2, 3), "w": normal(2)}),
@@ -34,13 +38,16 @@ PRODUCTS = {
         {"x": normal(2, 3, 4).sized("b", "n", 4), "w": normal(4, 3, 2).sized(4, "n", 2)},
     ),
     "dequant_matmul": Case(lambda b, x, w: b.dequant_matmul(x, w), {"x": normal(2, 2, 32), "w": weight(3, 32, "q4_0")}),
-    "dequant_matmul of a vector": Case(lambda b, x, w: b.dequant_matmul(x, w), {"x": normal(32), "w": weight(3, 32, "q4_0")}),
+    "dequant_matmul of a vector": Case(
+        lambda b, x, w: b.dequant_matmul(x, w), {"x": normal(32), "w": weight(3, 32, "q4_0")}
+    ),
     "lora_matmul": Case(
         lambda b, x, w, a, c: b.lora_matmul(x, w, a, c, scale=0.5),
         {"x": normal(2, 3), "w": normal(3, 4), "a": normal(3, 2), "c": normal(2, 4)},
     ),
     "fused_matmul_bias_act": Case(
-        lambda b, x, w, c: b.fused_matmul_bias_act(x, w, c, activation="gelu"), {"x": normal(2, 3), "w": normal(3, 4), "c": normal(4)}
+        lambda b, x, w, c: b.fused_matmul_bias_act(x, w, c, activation="gelu"),
+        {"x": normal(2, 3), "w": normal(3, 4), "c": normal(4)},
     ),
     "fused_swiglu": Case(lambda b, x: b.fused_swiglu(x, gate_first=True), {"x": normal(2, 6)}),
     "grouped_matmul": Case(
@@ -53,23 +60,25 @@ PRODUCTS = {
     ),
     "dequant_moe_weights": Case(
         lambda b, x, w: b.mul(b.dequant_moe_weights(w, experts=2), x),
-        {"x": normal(2, 1, 3, dtype="f32"), "w": weight(6, 32)}, tolerance=SINGLE,
+        {"x": normal(2, 1, 3, dtype="f32"), "w": weight(6, 32)},
+        tolerance=SINGLE,
     ),
     "dense_solve": Case(
         lambda b, a, x: b.dense_solve(b.add(a, 4.0 * np.eye(3)), x), {"a": normal(3, 3), "x": normal(3)}
     ),
     "dense_solve of several": Case(
-        lambda b, a, x: b.dense_solve(b.add(a, 4.0 * np.eye(3)), x), {"a": normal(3, 3), "x": normal(3, 2).sized(3, "k")}
+        lambda b, a, x: b.dense_solve(b.add(a, 4.0 * np.eye(3)), x),
+        {"a": normal(3, 3), "x": normal(3, 2).sized(3, "k")},
     ),
     "batched_dense_solve": Case(
         lambda b, a, x: b.batched_dense_solve(b.add(a, 4.0 * np.eye(3)), x),
         {"a": normal(2, 3, 3).sized("n", 3, 3), "x": normal(2, 3).sized("n", 3)},
     ),
     "batched_dense_solve of several": Case(
-        lambda b, a, x: b.batched_dense_solve(b.add(a, 4.0 * np.eye(3)), x), {"a": normal(2, 3, 3), "x": normal(2, 3, 2)}
+        lambda b, a, x: b.batched_dense_solve(b.add(a, 4.0 * np.eye(3)), x),
+        {"a": normal(2, 3, 3), "x": normal(2, 3, 2)},
     ),
-}  # fmt: skip
-
+}
 
 
 def _scaled(scheme, shape, scale, *, code_type="i8", **more):
@@ -99,21 +108,34 @@ SCALED = {
 SCALED |= {
     "scaled_matmul": Case(
         lambda b, x, w, s, t: b.scaled_matmul(b.cast(x, "f8E4M3FN"), b.cast(w, "f8E5M2"), s, t),
-        {"x": normal(2, 3, dtype="f32"), "w": normal(3, 4, dtype="f32"), "s": normal(2, dtype="f32"), "t": normal(1, dtype="f32")},
-        wrt=["s", "t"], tolerance=SINGLE,
+        {
+            "x": normal(2, 3, dtype="f32"),
+            "w": normal(3, 4, dtype="f32"),
+            "s": normal(2, dtype="f32"),
+            "t": normal(1, dtype="f32"),
+        },
+        wrt=["s", "t"],
+        tolerance=SINGLE,
     ),
     "scaled_matmul of batches": Case(
         lambda b, x, w, s, t: b.scaled_matmul(b.cast(x, "f8E4M3FN"), b.cast(w, "f8E5M2"), s, t, transpose_rhs=True),
-        {"x": normal(2, 2, 3, dtype="f32"), "w": normal(4, 3, dtype="f32"), "s": normal(2, 2, dtype="f32"), "t": normal(4, dtype="f32")},
-        wrt=["s", "t"], tolerance=SINGLE,
+        {
+            "x": normal(2, 2, 3, dtype="f32"),
+            "w": normal(4, 3, dtype="f32"),
+            "s": normal(2, 2, dtype="f32"),
+            "t": normal(4, dtype="f32"),
+        },
+        wrt=["s", "t"],
+        tolerance=SINGLE,
     ),
-}  # fmt: skip
+}
 
 NORMS = {
     **{
         f"{kind} {axis} {'with' if beta else 'without'} beta": Case(
             lambda b, x, g, *c, kind=kind, axis=axis: getattr(b, kind)(x, g, *c, axis=axis, eps=0.25),
-            {"x": normal(3, 4).sized("n", 4) if axis else normal(4, 3).sized(4, "n"), "g": normal(4)} | ({"c": normal(4)} if beta else {}),
+            {"x": normal(3, 4).sized("n", 4) if axis else normal(4, 3).sized(4, "n"), "g": normal(4)}
+            | ({"c": normal(4)} if beta else {}),
         )
         for kind in ("layer_norm", "rms_norm")
         for axis, beta in ((-1, True), (0, False))
@@ -127,7 +149,8 @@ NORMS = {
     },
     **{
         f"{kind}_norm_backward_gamma": Case(
-            lambda b, x, dy, kind=kind: getattr(b, f"{kind}_norm_backward_gamma")(x, dy, eps=0.25), {"x": normal(2, 3), "dy": normal(2, 3)}
+            lambda b, x, dy, kind=kind: getattr(b, f"{kind}_norm_backward_gamma")(x, dy, eps=0.25),
+            {"x": normal(2, 3), "dy": normal(2, 3)},
         )
         for kind in ("layer", "rms")
     },
@@ -136,9 +159,10 @@ NORMS = {
         {"x": normal(2, 3), "r": normal(2, 3), "g": normal(3), "c": normal(3), "d": normal(3)},
     ),
     "fused_residual_rms_norm": Case(
-        lambda b, x, r, g: b.fused_residual_rms_norm(x, r, g, eps=0.25), {"x": normal(2, 3), "r": normal(2, 3), "g": normal(3)}
+        lambda b, x, r, g: b.fused_residual_rms_norm(x, r, g, eps=0.25),
+        {"x": normal(2, 3), "r": normal(2, 3), "g": normal(3)},
     ),
-}  # fmt: skip
+}
 
 
 def _attention(queries=3, keys=3, heads=SHARED, mask=None, pos=False, layout="packed", words=True, **options):
@@ -196,7 +220,8 @@ ATTENTION = {
     },
     "rope of tables of f32": Case(
         lambda b, x, c, s: b.rope(x, c, s, head_dim=4, style="half"),
-        {"x": normal(2, 8), "c": normal(3, 2, dtype="f32"), "s": normal(3, 2, dtype="f32")}, tolerance=SINGLE,
+        {"x": normal(2, 8), "c": normal(3, 2, dtype="f32"), "s": normal(3, 2, dtype="f32")},
+        tolerance=SINGLE,
     ),
     "axial_rope2d": Case(
         lambda b, x: b.axial_rope2d(x, end_x=2, end_y=2, head_dim=4), {"x": normal(2, 4, 8).sized("b", 4, 8)}
@@ -210,30 +235,58 @@ ATTENTION = {
     ),
     "fused_transformer_layer": Case(
         lambda b, x, w, o, g, u, d, mask: b.fused_transformer_layer(x, w, o, g, u, d, g, mask, ln1_b=g, **HEADS),
-        {"x": normal(1, 2, 8), "w": normal(8, 24), "o": normal(8, 8), "g": normal(8), "u": normal(8, 6), "d": normal(6, 8),
-         "mask": given([[True, True]], "i1")}, orders=1,
+        {
+            "x": normal(1, 2, 8),
+            "w": normal(8, 24),
+            "o": normal(8, 8),
+            "g": normal(8),
+            "u": normal(8, 6),
+            "d": normal(6, 8),
+            "mask": given([[True, True]], "i1"),
+        },
+        orders=1,
     ),
-}  # fmt: skip
+}
 
 RECURRENCES = {
     "selective_scan": Case(
         lambda b, x, d, a, i, o, h: b.selective_scan(x, d, a, i, o, h),
-        {"x": normal(2, 3, 2).sized("n", "s", 2), "d": positive(2, 3, 2).sized("n", "s", 2), "a": normal(2, 2, scale=0.5),
-         "i": normal(2, 3, 2).sized("n", "s", 2), "o": normal(2, 3, 2).sized("n", "s", 2), "h": normal(2, 2, 2).sized("n", 2, 2)},
+        {
+            "x": normal(2, 3, 2).sized("n", "s", 2),
+            "d": positive(2, 3, 2).sized("n", "s", 2),
+            "a": normal(2, 2, scale=0.5),
+            "i": normal(2, 3, 2).sized("n", "s", 2),
+            "o": normal(2, 3, 2).sized("n", "s", 2),
+            "h": normal(2, 2, 2).sized("n", 2, 2),
+        },
     ),
     "selective_scan from zeros": Case(
         lambda b, x, d, a, i, o: b.selective_scan(x, d, a, i, o)[0],
-        {"x": normal(1, 3, 2), "d": positive(1, 3, 2), "a": normal(2, 2, scale=0.5), "i": normal(1, 3, 2), "o": normal(1, 3, 2)},
+        {
+            "x": normal(1, 3, 2),
+            "d": positive(1, 3, 2),
+            "a": normal(2, 2, scale=0.5),
+            "i": normal(1, 3, 2),
+            "o": normal(1, 3, 2),
+        },
     ),
     "gated_delta_net": Case(
         lambda b, q, k, v, g, c, s: b.gated_delta_net(q, k, v, g, c, s),
-        {**{name: normal(1, 3, 2, 2, scale=0.7).sized("n", "s", 2, 2) for name in "qkv"},
-         "g": normal(1, 3, 2, scale=0.3).sized("n", "s", 2), "c": positive(1, 3, 2).sized("n", "s", 2), "s": normal(1, 2, 2, 2).sized("n", 2, 2, 2)},
+        {
+            **{name: normal(1, 3, 2, 2, scale=0.7).sized("n", "s", 2, 2) for name in "qkv"},
+            "g": normal(1, 3, 2, scale=0.3).sized("n", "s", 2),
+            "c": positive(1, 3, 2).sized("n", "s", 2),
+            "s": normal(1, 2, 2, 2).sized("n", 2, 2, 2),
+        },
     ),
     "gated_delta_net from zeros": Case(
         lambda b, q, k, v, g, c: b.gated_delta_net(q, k, v, g, c, None)[0],
-        {**{name: normal(1, 3, 2, 2, scale=0.7) for name in "qkv"}, "g": normal(1, 3, 2, scale=0.3), "c": positive(1, 3, 2)},
+        {
+            **{name: normal(1, 3, 2, 2, scale=0.7) for name in "qkv"},
+            "g": normal(1, 3, 2, scale=0.3),
+            "c": positive(1, 3, 2),
+        },
     ),
-}  # fmt: skip
+}
 
 BLOCKS = PRODUCTS | SCALED | NORMS | ATTENTION | RECURRENCES

@@ -42,9 +42,10 @@ def _of_complex(word):
     builder = FUNCTIONS[word].builder_name
     if FUNCTIONS[word].arity == 2:
         return Case(
-            lambda b, x, y: getattr(b, builder)(x, _half_plane(b, y)), {"x": complexes(2, 2), "y": complexes(2)},
+            lambda b, x, y: getattr(b, builder)(x, _half_plane(b, y)),
+            {"x": complexes(2, 2), "y": complexes(2)},
             tolerance=SINGLE,
-        )  # fmt: skip
+        )
     if word in HALF_PLANE:
         return Case(lambda b, z: getattr(b, builder)(_half_plane(b, z)), {"z": complexes(2, 2)}, tolerance=SINGLE)
     return Case(lambda b, z: getattr(b, builder)(z), {"z": complexes(2, 2)}, tolerance=SINGLE)
@@ -60,23 +61,30 @@ ELEMENTWISE = {
     },
     "add of scalars": Case(lambda b, x, y: b.add(x, y), {"x": normal(), "y": normal(2, 3)}),
     "mul of nothing": Case(lambda b, x, y: b.mul(x, y), {"x": normal(0, 3), "y": normal(3)}),
-    "mul of symbols": Case(lambda b, x, y: b.mul(x, y), {"x": normal(2, 3).sized("n", 3), "y": normal(2, 1).sized("n", 1)}),
+    "mul of symbols": Case(
+        lambda b, x, y: b.mul(x, y), {"x": normal(2, 3).sized("n", 3), "y": normal(2, 1).sized("n", 1)}
+    ),
     "mul of one operand": Case(lambda b, x: b.mul(x, x), {"x": normal(3)}),
     "where": Case(lambda b, x, y: b.where(b.gt(x, 0.1), x, y), {"x": apart(2, 3), "y": normal(3)}),
     "where of complex": Case(
-        lambda b, c, x, y: b.where(c, x, y), {"c": given([True, False], "i1"), "x": complexes(2), "y": complexes(2)},
+        lambda b, c, x, y: b.where(c, x, y),
+        {"c": given([True, False], "i1"), "x": complexes(2), "y": complexes(2)},
         tolerance=SINGLE,
     ),
     "cast": Case(lambda b, x: b.cast(b.mul(x, x), "f32"), {"x": normal(3)}, tolerance=SINGLE),
     "cast of integers": Case(lambda b, x, i: b.mul(b.cast(i, "f64"), x), {"x": normal(3), "i": integers(3, below=9)}),
     "compare": Case(lambda b, x: b.mul(x, b.cast(b.lt(x, 0.2), "f64")), {"x": apart(5)}),
-    "complex": Case(lambda b, x, y: b.complex(x, y), {"x": normal(2, 3, dtype="f32"), "y": normal(3, dtype="f32")}, tolerance=SINGLE),
+    "complex": Case(
+        lambda b, x, y: b.complex(x, y), {"x": normal(2, 3, dtype="f32"), "y": normal(3, dtype="f32")}, tolerance=SINGLE
+    ),
     "real": Case(lambda b, z: b.real(z), {"z": complexes(3)}, tolerance=SINGLE),
     "imag": Case(lambda b, z: b.imag(z), {"z": complexes(3)}, tolerance=SINGLE),
     "conjugate": Case(lambda b, z: b.conjugate(z), {"z": complexes(3)}, tolerance=SINGLE),
     "complex_norm_sq": Case(lambda b, z: b.complex_norm_sq(z), {"z": complexes(3)}, tolerance=SINGLE),
     "complex_norm_sq_backward": Case(
-        lambda b, z, g: b.complex_norm_sq_backward(z, g), {"z": complexes(3), "g": normal(3, dtype="f32")}, tolerance=SINGLE
+        lambda b, z, g: b.complex_norm_sq_backward(z, g),
+        {"z": complexes(3), "g": normal(3, dtype="f32")},
+        tolerance=SINGLE,
     ),
     **{
         f"activation_backward {kind}": Case(
@@ -88,9 +96,10 @@ ELEMENTWISE = {
         lambda b, x, dy: b.activation_backward("round", x, dy), {"x": apart(5), "dy": normal(5)}
     ),
     "elementwise_region": Case(
-        lambda b, x, y: b.elementwise_region([x, y], [("add", "i0", "i1"), ("silu", "s0")]), {"x": normal(4), "y": normal(4)}
+        lambda b, x, y: b.elementwise_region([x, y], [("add", "i0", "i1"), ("silu", "s0")]),
+        {"x": normal(4), "y": normal(4)},
     ),
-}  # fmt: skip
+}
 
 SHAPE = {
     "reshape": Case(lambda b, x: b.reshape(x, [3, -1]), {"x": normal(2, 3, 2)}),
@@ -98,8 +107,10 @@ SHAPE = {
     "transpose": Case(lambda b, x: b.transpose(x, [1, 2, 0]), {"x": normal(2, 3, 2)}),
     "expand": Case(lambda b, x: b.expand(x, [4, 2, 3]), {"x": normal(2, 1)}),
     "expand of symbols": Case(
-        lambda b, x, y: b.expand(b.mul(x, y), ["n", 3, "n"]), {"x": normal(1, 2).sized(1, "n"), "y": normal(3, 2).sized(3, "n")}
+        lambda b, x, y: b.expand(b.mul(x, y), ["n", 3, "n"]),
+        {"x": normal(1, 2).sized(1, "n"), "y": normal(3, 2).sized(3, "n")},
     ),
+    "barrier": Case(lambda b, x: b.barrier(x), {"x": normal(2, 4)}),
     "narrow": Case(lambda b, x: b.narrow(x, -1, 1, 2), {"x": normal(2, 4)}),
     "narrow of all": Case(lambda b, x: b.narrow(x, 0, 0, 2), {"x": normal(2, 4)}),
     "narrow of symbols": Case(lambda b, x: b.narrow(x, 0, 1, 2), {"x": normal(5, 2).sized("n", 2)}),
@@ -112,17 +123,22 @@ SHAPE = {
     "concat of symbols": Case(
         lambda b, x, y: b.concat([x, y], 0), {"x": normal(2, 3).sized("n", 3), "y": normal(1, 3).sized("m", 3)}
     ),
+    "concat of a static part": Case(
+        lambda b, x, y: b.concat([x, y], 0), {"x": normal(2, 3), "y": normal(2, 3).sized("n", 3)}
+    ),
     "dynamic_slice": Case(lambda b, x, i: b.dynamic_slice(x, i, 2, 1), {"x": normal(2, 5), "i": given(2, "i32")}),
     "dynamic_update_slice": Case(
-        lambda b, x, u, i: b.dynamic_update_slice(x, u, i, 1), {"x": normal(2, 5), "u": normal(2, 2), "i": given(9, "i32")}
+        lambda b, x, u, i: b.dynamic_update_slice(x, u, i, 1),
+        {"x": normal(2, 5), "u": normal(2, 2), "i": given(9, "i32")},
     ),
     "dim": Case(lambda b, x: b.div(x, b.dim(x, 0, "f64")), {"x": normal(3).sized("n")}),
     "iota": Case(lambda b, x: b.mul(x, b.cast(b.iota(["n"], 0, "f32"), "f64")), {"x": normal(3).sized("n")}),
     "flip": Case(lambda b, x: b.flip(x, -1), {"x": normal(2, 3)}),
     "cache_update": Case(
-        lambda b, c, n, p: b.cache_update(c, n, p), {"c": normal(2, 4, 3), "n": normal(2, 2, 3), "p": given([1, 2], "i32")}
+        lambda b, c, n, p: b.cache_update(c, n, p),
+        {"c": normal(2, 4, 3), "n": normal(2, 2, 3), "p": given([1, 2], "i32")},
     ),
-}  # fmt: skip
+}
 
 REDUCTIONS = {
     **{
@@ -145,7 +161,7 @@ REDUCTIONS = {
     "cumsum exclusive": Case(lambda b, x: b.cumsum(x, 0, exclusive=True), {"x": normal(3, 2).sized("n", 2)}),
     "top_k": Case(lambda b, x: b.top_k(x, 2)[0], {"x": apart(5)}),
     "top_k of rows": Case(lambda b, x: b.top_k(x, 2)[0], {"x": apart(2, 2, 4).sized("n", 2, 4)}),
-}  # fmt: skip
+}
 
 INDEXING = {
     "gather": Case(lambda b, t, i: b.gather(t, i), {"t": normal(4, 2), "i": integers(2, 3, below=4)}),
@@ -160,14 +176,17 @@ INDEXING = {
     "scatter_add": Case(lambda b, u, i: b.scatter_add(u, i, 3), {"u": normal(4, 2), "i": given([0, 2, 2, 7], "i32")}),
     "scatter_add of axis 1": Case(
         lambda b, u, i, like: b.scatter_add(u, i, like, 1),
-        {"u": normal(2, 2, 2), "i": given([[0, 2], [2, -1]], "i32"), "like": normal(2, 4).sized(2, "n")}, wrt=["u"],
+        {"u": normal(2, 2, 2), "i": given([[0, 2], [2, -1]], "i32"), "like": normal(2, 4).sized(2, "n")},
+        wrt=["u"],
     ),
     "softmax_cross_entropy_with_logits": Case(
-        lambda b, x, i: b.softmax_cross_entropy_with_logits(x, i), {"x": normal(3, 4).sized("n", 4), "i": integers(3, below=4).sized("n")}
+        lambda b, x, i: b.softmax_cross_entropy_with_logits(x, i),
+        {"x": normal(3, 4).sized("n", 4), "i": integers(3, below=4).sized("n")},
     ),
     "softmax_cross_entropy_backward": Case(
-        lambda b, x, i, d: b.softmax_cross_entropy_backward(x, i, d), {"x": normal(3, 4), "i": integers(3, below=4), "d": normal(3)}
+        lambda b, x, i, d: b.softmax_cross_entropy_backward(x, i, d),
+        {"x": normal(3, 4), "i": integers(3, below=4), "d": normal(3)},
     ),
-}  # fmt: skip
+}
 
 CORE = ELEMENTWISE | SHAPE | REDUCTIONS | INDEXING

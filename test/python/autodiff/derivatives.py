@@ -208,6 +208,7 @@ def check(
     wrt: Sequence[str] | None = None,
     *,
     tolerance: float = EXACT,
+    orders: int = 1,
     jumps: bool = False,
     forward: bool = True,
     seed: str = "",
@@ -218,7 +219,7 @@ def check(
     Args:
         module: at stage mir.
         values: of its inputs.
-        wrt, tolerance, jumps, forward: as of `Case`.
+        wrt, tolerance, orders, jumps, forward: as of `Case`.
         seed: of cotangents and directions.
         count: of directions for each argument.
     """
@@ -229,7 +230,9 @@ def check(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GradientWarning)  # second derivatives of what is linear are zeros
         pulled, pushed = vjp(module, names), jvp(module, names) if forward else None
-    seeds = {new: like(rng, outputs[name]) for new, name in zip(new_names(module, pulled, inputs=True), moving, strict=True)}
+    seeds = {
+        new: like(rng, outputs[name]) for new, name in zip(new_names(module, pulled, inputs=True), moving, strict=True)
+    }
     own = interpret(pulled, values | seeds)
     gradients = dict(zip(names, list(own.values())[len(outputs) :], strict=True))
     cotangents = dict(zip(moving, seeds.values(), strict=True))
@@ -249,7 +252,18 @@ def check(
             )
     if pushed is not None:
         check_forward(module, pushed, values, gradients, cotangents, rng, tolerance)
+    if orders > 1:
+        options = {"tolerance": tolerance, "jumps": jumps, "forward": forward, "seed": seed}
+        check_cotangents(pulled, len(outputs), values | seeds, [*names, *seeds], **options)
     return pulled
+
+
+def check_cotangents(pulled: GraphModule, count: int, values: Arrays, names: Sequence[str], **options: Any) -> None:
+    """Compares derivatives of what reverse mode gives beside the module's own outputs, which are `count`."""
+    second = pulled.clone()
+    second.set_outputs(dict(list(second.outputs.items())[count:]))
+    second.erase_dead()
+    check(second, values, names, count=1, **options)
 
 
 def difference(
@@ -312,7 +326,5 @@ def check_second(case: Case, seed: str) -> None:
     rng = np.random.default_rng(zlib.crc32(seed.encode()))
     names = new_names(module, pulled, inputs=True)
     seeds = {new: like(rng, outputs[name]) for new, name in zip(names, floats_of(module)[1], strict=True)}
-    pulled.set_outputs(dict(list(pulled.outputs.items())[len(outputs) :]))
-    pulled.erase_dead()
-    options = {"tolerance": case.tolerance, "jumps": case.jumps, "forward": case.forward, "count": 1}
-    check(pulled, values | seeds, [*wrt, *seeds], seed=seed, **options)
+    options = {"tolerance": case.tolerance, "jumps": case.jumps, "forward": case.forward, "seed": seed}
+    check_cotangents(pulled, len(outputs), values | seeds, [*wrt, *seeds], **options)

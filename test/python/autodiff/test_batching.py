@@ -15,7 +15,9 @@ import rlx_mlir as rlx
 from rlx_mlir import GraphModule
 from rlx_mlir.autodiff import vmap
 from rlx_mlir.errors import InputError
+from rlx_mlir.fuzz.cases import random_case
 from rlx_mlir.fuzz.primitives import SUMS
+from rlx_mlir.fuzz.sensitivity import expected
 from rlx_mlir.mir import COMPOSITIONS, REFERENCES, TERMINATORS
 from rlx_mlir.mir.registry import BATCHING
 
@@ -117,3 +119,30 @@ def test_inputs_with_a_batch_are_done_at_once(name):
     batched = vmap(g.m, [value.name for value in g.m.inputs], size="n")
     batched.verify()
     assert scans(batched) == scans(g.m)
+
+
+@pytest.mark.parametrize("number", range(200))
+@pytest.mark.quick(8)
+def test_random_graphs(number):
+    case, _ = random_case(6, number)
+    module, run = case.module.lower_for_autodiff(), case.runs[0]
+    rng = np.random.default_rng(number)
+    names = [value.name for value in [*module.inputs, *module.params] if value.packed is None]
+    if not names or "mir.repack" in module.to_text() or sum(array.size for array in run.values()) > 30_000:
+        return
+    batched, size = [name for name in names if rng.random() < 0.5] or names[:1], int(rng.integers(1, 4))
+    entries = [{n: shuffled(array, e) if n in batched else array for n, array in run.items()} for e in range(size)]
+    given = stacked(entries, batched)
+    wanted = looped(module, given, batched, size)
+    result = vmap(module, batched, size="n" if rng.random() < 0.5 else size)
+    got = rlx.interpret(result, given)
+    if not difference(got, wanted, exact=True):
+        return
+    for place, entry in enumerate(entries):  # other orders of sums: as far away as small errors lead
+        for name, own in expected(module.transform("mir-decompose").ir_module, entry, runs=30).items():
+            assert not own.difference(np.asarray(got[name][place])), f"{name} of entry {place}"
+
+
+def shuffled(array: np.ndarray, number: int) -> np.ndarray:
+    """The elements in another order; in their own for the first entry of a batch."""
+    return np.random.default_rng(number).permuted(array.reshape(-1)).reshape(array.shape) if number else array

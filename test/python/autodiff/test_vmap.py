@@ -78,6 +78,7 @@ def test_kernels_of_each_entry_are_groups(size):
 
     module, given = made(image), {"x": normal(3, 2, 4, 5, 6), "w": normal(3, 6, 2, 3, 3)}
     check(module, given, ["x", "w"], sizes=(size,))
+    check(module, {**given, "x": given["x"][0]}, ["w"], sizes=(size,))
     assert ("mir.scan" in kinds(vmap(module, ["x", "w"], size=size))) == (size == "n")
     assert "mir.scan" not in kinds(vmap(module, ["w"], size=size))
 
@@ -236,11 +237,11 @@ def test_a_condition_that_all_entries_share_stays_one():
 
 def test_a_loop_over_a_size_has_one_condition():
     def run(m: GraphModule) -> Value:
-        x = m.input("x", ["length"])
-        count = m.dim(x, 0, "i32")
-        return m.while_loop(
-            lambda i, x: m.lt(i, count), lambda i, x: (m.add(i, 1), m.mul(x, 0.5)), (m.constant(0, "i32"), x)
-        )[1]
+        def goes_on(i: Value, x: Value) -> Value:
+            return m.lt(i, m.dim(x, 0, "i32"))
+
+        start = m.constant(0, "i32"), m.input("x", ["length"])
+        return m.while_loop(goes_on, lambda i, x: (m.add(i, 1), m.mul(x, 0.5)), start)[1]
 
     check(made(run), {"x": normal(3, 4)}, ["x"], exact=True)
     assert "mir.where" not in vmap(made(run), "x", size="n").to_text()
@@ -423,6 +424,41 @@ def test_tangents_of_batches():
     module = jvp(made(loss), ["x"])
     given = {**network(3), "t_x": normal(3, 6, 5)}
     check(module, given, ["x", "labels", "t_x"])
+
+
+def of_scan(m: GraphModule) -> Value:
+    x, w = m.input("x", [3]), m.param("w", [3])
+    last, each = m.scan(lambda h: ((h := m.tanh(m.add(m.mul(w, h), x))), h), x, length=5, checkpoints=2)
+    return m.add(m.sum(m.mul(last, w)), m.sum(each))
+
+
+def of_if(m: GraphModule) -> Value:
+    x, w = m.input("x", [3]), m.param("w", [3])
+    own = m.sum(m.mul(x, w))
+    return m.sum(m.cond(m.gt(own, 0.0), lambda: m.mul(m.mul(x, x), w), lambda: m.mul(x, w)))
+
+
+def of_while(m: GraphModule) -> Value:
+    """Entries take other numbers of steps."""
+    x, w = m.input("x", [3]), m.param("w", [3])
+
+    def step(y: Value, i: Value) -> tuple[Value, Value]:
+        return m.add(m.mul(y, 0.5), m.mul(m.sin(y), w)), m.add(i, 1)
+
+    y, i = m.while_loop(lambda y, i: m.gt(m.max(m.abs(y)), 0.4), step, (x, m.constant(0, "i32")), limit=6)
+    return m.sum(m.mul(y, m.cast(i, "f32")))
+
+
+@pytest.mark.parametrize("build", [of_scan, of_if, of_while], ids=lambda build: build.__name__)
+def test_gradients_through_regions(build):
+    module, given = made(build), {"x": normal(4, 3), "w": np.array([0.3, -0.2, 0.4], F32)}
+    check(grad(module, ["x", "w"]), given, ["x"])
+    batch = vmap(module, "x", size="n")
+    batch.set_outputs({"y": batch.sum(batch.outputs["y"])})
+    found = rlx.interpret(grad(batch, ["x", "w"]), given)
+    each = looped(grad(module, ["x", "w"]), given, ["x"], 4)
+    np.testing.assert_allclose(found["d_x"], [one["d_x"] for one in each], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found["d_w"], np.sum([one["d_w"] for one in each], axis=0), rtol=1e-5, atol=1e-6)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -31,6 +32,7 @@ from rlx_mlir.hir import GraphModule
 from rlx_mlir.lowering import kernel_specs
 from rlx_mlir.mir.registry import PLANNED, REFERENCES, TERMINATORS
 from rlx_mlir.models import config, special_tokens
+from rlx_mlir.reports.memory import MemoryEstimate
 from rlx_mlir.semantics.ops import operation_classes
 from rlx_mlir.tools.interesting import is_interesting
 
@@ -124,6 +126,23 @@ def test_wrong_results_are_found_and_made_smaller(monkeypatch: pytest.MonkeyPatc
     single = next(c for c in smaller if len(c.module) == 1)
     assert [node.op for node in single.module] == ["mir.exp"]
     assert single.runs[0].keys() == {"cut0_0"}
+
+
+def test_memory_that_was_estimated_wrongly_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    m = GraphModule.mir("f")
+    m.set_outputs(m.softmax(m.cumsum(m.input("x", ["n", 4]), 0), -1))
+    case = case_of(m)
+    case.options["maxima"] = {"n": 5}
+    assert graphs.check(case) == {"status": "ok"}
+    right = GraphModule.memory_estimate
+
+    def wrong(module: GraphModule, *arguments: Any, **options: Any) -> MemoryEstimate:
+        estimate = right(module, *arguments, **options)
+        return dataclasses.replace(estimate, arena=estimate.arena - 1)
+
+    monkeypatch.setattr(GraphModule, "memory_estimate", wrong)
+    found = graphs.check(case)
+    assert (found["kind"], found["message"]) == ("estimate", "arena is 128 bytes, but was estimated at 127")
 
 
 def differences(module: GraphModule, inputs: dict[str, Any], change: Any, runs: int = 8) -> str | None:
@@ -235,6 +254,21 @@ def test_a_bias_far_below_all_scores_masks_nothing_alone() -> None:
 
     assert differences(module, inputs, lambda y: y) is None
     assert "first at [0, 0, 0]" in str(differences(module, inputs, change))
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "group_norm"])
+def test_what_gradients_of_norms_leave_has_the_rounding_of_slopes(norm: str) -> None:
+    """Slopes that are the operand leave nothing but what sums of large numbers lose; more than that is wrong."""
+    module = GraphModule.mir("f")
+    shape = [2, 8] if norm == "layer_norm" else [2, 4, 2, 1]
+    x, gamma = module.input("x", shape), module.input("gamma", [8 if norm == "layer_norm" else 4])
+    options = {} if norm == "layer_norm" else {"num_groups": 1}
+    module.set_outputs(getattr(module, f"{norm}_backward_input")(x, gamma, x, **options))
+    values = np.full((2, 8), 3, np.float32)
+    values[:, 0] = 60000
+    inputs = {"x": values.reshape(shape), "gamma": np.ones(gamma.shape, np.float32)}
+    assert differences(module, inputs, lambda y: y + 3e-7) is None
+    assert differences(module, inputs, lambda y: y + 3e-5) is not None
 
 
 def test_exponents_with_rules_of_their_own_are_exact() -> None:

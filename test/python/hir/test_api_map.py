@@ -182,6 +182,7 @@ PRIMITIVES: dict[str, Any] = {
     "ln": lambda g, b: b.ln(g.x, g.gamma),
     "matmul": lambda g, b: b.matmul(g.x, g.packed),
     "mm": lambda g, b: b.mm(g.x, g.t, transpose_rhs=True),
+    "barrier": lambda g, b: b.barrier(g.x),
     "narrow": lambda g, b: b.narrow(g.x, -1, 0, 16),
     "reduce": lambda g, b: b.reduce(g.x, "mean", [0, 1]),
     "repack": lambda g, b: b.repack(g.packed),

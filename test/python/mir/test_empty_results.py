@@ -38,6 +38,7 @@ CASES: dict[str, Callable[[GraphModule], Any]] = {
     "narrow": lambda m: m.exp(m.narrow(m.input("x", [3, 4]), 1, 4, 0)),
     "concat": lambda m: m.concat([m.input("a", [2, 0]), m.input("b", [2, 3]), m.input("c", [2, 0])], 1),
     "concat of nothing": lambda m: m.concat([m.input(f"x{i}", [2, 0]) for i in range(20)], 1),
+    "concat of four, some empty": lambda m: m.concat([m.input(f"x{i}", [2, n]) for i, n in enumerate((0, 3, 0, 1))], 1),
     "sum": lambda m: m.sum(m.input("x", [3, 0]), 1),
     "max": lambda m: m.max(m.input("x", [0, 3]), 1),
     "transposed conv": lambda m: m.conv_transpose2d(m.input("x", [0, 2, 3, 3]), m.input("w", [2, 2, 2, 2]), stride=2),
@@ -54,3 +55,20 @@ def test_results_without_elements(build: Callable[[GraphModule], Any]) -> None:
     found, want = compile_fresh(m).run(values)["y"], interpret(m, values)["y"]
     assert found.shape == tuple(y.shape)
     np.testing.assert_array_equal(found, want, strict=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_parts_that_are_empty_at_run_time(axis: int) -> None:
+    """Four parts of symbolic sizes, of which any may be 0, and all of them."""
+    m = GraphModule.mir("parts")
+    shapes = [[name, 3] if axis == 0 else [3, name] for name in "abcd"]
+    parts = [m.input(f"x{name}", shape) for name, shape in zip("abcd", shapes, strict=True)]
+    m.set_outputs({"y": m.concat(parts, axis), "twice": m.concat([m.exp(part) for part in parts], axis)})
+    executable = compile_fresh(m)
+    for sizes in ((0, 0, 0, 0), (0, 2, 0, 1), (1, 0, 0, 4), (0, 0, 3, 0), (2, 1, 1, 2)):
+        given = [
+            np.full((size, 3) if axis == 0 else (3, size), number, np.float32) for number, size in enumerate(sizes)
+        ]
+        found = executable.run({part.name: value for part, value in zip(parts, given, strict=True)})
+        np.testing.assert_array_equal(found["y"], np.concatenate(given, axis))
+        np.testing.assert_allclose(found["twice"], np.exp(np.concatenate(given, axis)), rtol=1e-6)

@@ -333,6 +333,20 @@ def test_only_pixels_that_exist_take_part() -> None:
             assert value[0, 0, 0].tolist() == want
 
 
+@pytest.mark.parametrize("options", [{}, {"disable_templates": ("all",)}], ids=["templates", "generic"])
+def test_an_infinite_tap_that_padding_cuts(options: dict[str, Any]) -> None:
+    """Between the pixels of a stride there is nothing: no zero that an infinite tap would make NaN of."""
+    x = np.array([1, 3, 3, 2], np.float32).reshape(1, 1, 1, 4)
+    weight = np.array([0, 1, np.inf], np.float32).reshape(1, 1, 1, 3)
+    m = GraphModule.mir("tap")
+    image = m.input("x", [1, 1, 1, "w"])
+    m.set_outputs({"y": m.conv_transpose2d(image, m.param("weight", [1, 1, 1, 3]), stride=[1, 2], padding=[0, 1])})
+    executable = compile_fresh(m, **options)
+    executable.set_params({"weight": weight})
+    for found in (executable.run({"x": x}), rlx.interpret(m, {"x": x, "weight": weight})):
+        assert found["y"].ravel().tolist() == [1, np.inf, 3, np.inf, 3, np.inf, 2]
+
+
 # -- normalised groups -----------------------------------------------------------------------------------------------
 
 
@@ -382,6 +396,17 @@ def test_groups_are_the_references(dtype: Any) -> None:
         with_beta = lambda x, gamma, beta, count=count: mir.group_norm(x, gamma, count, beta=beta, eps=0.25)  # noqa: E731
         cases.append(case(f"{shape} beta", with_beta, dyn(x, 0, 2), gamma, beta))
     check(cases)
+
+
+@pytest.mark.parametrize("op", ["group_norm", "group_norm_backward_input", "group_norm_backward_gamma"])
+def test_groups_without_pixels_beside_dynamic_sizes(op: str) -> None:
+    """One size is 0 for sure, another one unknown: MLIR takes their product for a static size."""
+    x, gamma, _, dy = groups_case(np.float32, (2, 4, 3, 0))
+    image, slope = dyn(x, 0, 2), dyn(dy, 0, 2)
+    operands = {"group_norm": (image, gamma), "group_norm_backward_input": (image, gamma, slope)}.get(
+        op, (image, slope)
+    )
+    check([case(op, build(op, num_groups=2, **({"beta": None} if op == "group_norm" else {})), *operands)])
 
 
 def test_a_group_of_one_large_number_is_beta() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compile_harness import compile_fresh
+from compile_harness import compile_fresh, templates_of
 from cuda_harness import emulated_device
 
 import rlx_mlir as rlx
@@ -314,6 +314,36 @@ def test_convolutions_compiled(threads: int) -> None:
     compiled = compile_fresh(convolutions(), threads=threads)
     compiled.set_params(WEIGHTS)
     check_convolutions(compiled.run)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "geometry"),
+    [
+        ((2, 5, 9, 8), (7, 5, 3, 3), {"padding": [1, 1]}),
+        ((1, 3, 11, 10), (18, 3, 4, 2), {"padding": [2, 0], "stride": [2, 3], "dilation": [1, 2]}),
+        ((3, 8, 4, 5), (16, 8, 1, 1), {"stride": [2, 1]}),
+        (("n", 9, "h", "w"), (4, 9, 1, 1), {}),
+        (("n", 9, "h", 6), (5, 9, 2, 3), {"stride": [2, 3], "padding": [0, 1]}),
+    ],
+    ids=str,
+)
+@pytest.mark.quick(2)
+def test_convolutions_by_columns(shape: Any, kernel: Any, geometry: Any) -> None:
+    """Those of one group are products of the template, with the zero point where nothing is."""
+    m = GraphModule.mir("columns")
+    x, w, bias = m.input("x", shape, "i8"), m.param("w", kernel, "i8"), m.param("bias", kernel[:1], "i32")
+    zeros = {"x_zp": 7, "w_zp": -3, "out_zp": -9, "mult": 0.002}
+    m.set_outputs({"y": m.q_conv2d(x, w, bias, **geometry, **zeros), "bare": m.q_conv2d(x, w, **geometry, **zeros)})
+    params = {"w": integers(*kernel), "bias": np.arange(kernel[0], dtype=np.int32) * 100 - 300}
+    compiled = compile_fresh(m, threads=2)
+    compiled.set_params(params)
+    products = [name for name in templates_of(compiled).values() if "_bytes" in name]
+    assert len(products) == 2
+    for sizes in ({"n": 2, "h": 5, "w": 7}, {"n": 1, "h": 2, "w": 1}):
+        given = {"x": integers(*(sizes[size] if isinstance(size, str) else size for size in shape))}
+        wanted, found = interpret(m, given | params), compiled.run(given)
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(found[name], array)
 
 
 def test_a_product_is_one_kernel() -> None:

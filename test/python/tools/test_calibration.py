@@ -75,6 +75,53 @@ def test_smallest_and_largest_over_all_batches() -> None:
     assert not ranges_of(m)
 
 
+def test_batches_of_any_size() -> None:
+    m = GraphModule.mir("product")
+    x = m.input("x", ["n", "m", 4])
+    m.set_outputs({"y": m.matmul(x, m.param("w", [4, 3]))})
+    given = [{"x": normal(*shape)} for shape in ((1, 2, 4), (700, 1, 4), (2, 0, 4), (3, 600, 4))]
+    [(x_range, _, _)] = ranges_of(calibrate(m, given, params={"w": normal(4, 3)}))
+    assert x_range == (min(b["x"].min(initial=0) for b in given), max(b["x"].max(initial=0) for b in given))
+
+
+def test_what_several_products_read_is_observed_for_each() -> None:
+    m, w = GraphModule.mir("shared"), normal(4, 3)
+    x, weight = m.input("x", ["n", 4]), m.param("w", [4, 3])
+    h = m.relu(x)
+    m.set_outputs({"a": h @ weight, "b": h @ m.mul(weight, 2.0), "c": m.matmul(h, h, transpose_rhs=True)})
+    found = ranges_of(calibrate(m, [{"x": normal(5, 4)}], params={"w": w}))
+    largest = float(normal(5, 4).max())
+    assert [own[0] for own in found] == [(0.0, largest)] * 3
+    np.testing.assert_allclose(found[0][1], (w.min(), w.max()))
+    np.testing.assert_allclose(found[1][1], (2 * w.min(), 2 * w.max()))
+    assert found[2][1] == (0.0, largest)
+
+
+def test_products_that_8_bits_are_too_few_for_stay() -> None:
+    """A number that is far from all others takes the levels that these would need."""
+    m, params = perceptron()
+    params["v"][0, 0] = 40.0
+    assert len(ranges_of(calibrate(m, batches((2, 7, 16)), params=params))) == 2
+    found = calibrate(m, batches((2, 7, 16)), params=params, least_ratio=32.0)
+    [(_, w_range, _)] = ranges_of(found)
+    np.testing.assert_allclose(w_range, (params["w"].min(), params["w"].max()))
+    assert [node.op for node in found.transform(QUANTISED).nodes()].count("mir.q_matmul") == 1
+    assert not ranges_of(calibrate(m, batches((2, 7, 16)), params=params, least_ratio=200.0))
+
+
+def test_decibels_over_the_noise() -> None:
+    """Even numbers from -1 to 1: their squares are a third, and steps of 2 / 255 make noise of a twelfth of theirs."""
+    observer = Observer(counted=False)
+    observer.add(np.linspace(-1, 1, 100_001))
+    numbers = np.linspace(-1, 1, 100_001)
+    for symmetric in (False, True):
+        scale, zero_point = scale_of(-1, 1, symmetric=symmetric)
+        rounded = (np.clip(np.round(numbers / scale) + zero_point, -128, 127) - zero_point) * scale
+        exact = 10 * np.log10(np.mean(numbers**2) / np.mean((numbers - rounded) ** 2))
+        assert abs(observer.noise_ratio((-1, 1), symmetric=symmetric) - exact) < 0.1
+    assert Observer().noise_ratio((0, 0), symmetric=True) == np.inf
+
+
 def test_methods_leave_out_what_is_far_away() -> None:
     numbers = np.random.default_rng(0).standard_normal(100_000)
     numbers[7] = 1000.0
@@ -121,6 +168,10 @@ def test_wrong_arguments() -> None:
         calibrate(m, batches((2, 7, 16)), params=params, method="mean")
     with pytest.raises(InputError, match="'percentile' is a number above 0 and at most 100, but got 101"):
         calibrate(m, batches((2, 7, 16)), params=params, percentile=101)
+    with pytest.raises(InputError, match="'least_ratio' is a finite number of decibels, 0 at least, but got -1"):
+        calibrate(m, batches((2, 7, 16)), params=params, least_ratio=-1)
+    with pytest.raises(InputError, match="missing parameters: v"):
+        calibrate(m, batches((2, 7, 16)), params={"w": params["w"], "b": params["b"]})
 
 
 # -- products of 8 bits ----------------------------------------------------------------------------------------------
@@ -197,6 +248,7 @@ def test_command(tmp_path: Path) -> None:
 
     files = [tmp_path / "0.npz", tmp_path / "1.npz"]
     assert run(*files).stdout.count(RANGES) == 3
+    assert run(*files, "--least-ratio", "90").stdout.count(RANGES) == 0
     run(*files, "--method", "percentile", "--quantize", "-o", tmp_path / "out.mlir")
     written = GraphModule.from_text(tmp_path / "out.mlir")
     assert sum(node.op == "mir.q_conv2d" for node in written.nodes()) == 2

@@ -20,6 +20,8 @@ from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.rewriting import PatternSet, apply_patterns, recording, run_pipeline
 from rlx_mlir.rewriting.recording import recorder_of
 from rlx_mlir.rewriting.steps import clone
+from rlx_mlir.runtime.dispatch import dispatch_report
+from rlx_mlir.runtime.shown import size_text
 
 
 def mlp() -> GraphModule:
@@ -76,9 +78,111 @@ def other_formats(m: GraphModule, x: Any) -> Any:
     return m.sub(m.matmul(wide, first, name="first"), m.matmul(wide, second))
 
 
+def computed_weight(m: GraphModule, x: Any) -> Any:
+    first = m.matmul(x, m.exp(m.input("w", [8, 8])), name="first")
+    return m.sub(first, m.matmul(x, m.param("v", [8, 8])))
+
+
+def no_axis(m: GraphModule, x: Any) -> Any:
+    return m.rms_norm(m.add(x, x), m.param("g", [4]), axis=0, name="norm")
+
+
+def other_gate(m: GraphModule, x: Any) -> Any:
+    gate, up = m.matmul(x, m.param("g", [8, 8])), m.matmul(x, m.param("u", [8, 8]))
+    return m.sub(m.mul(m.silu(gate), up, name="gated"), gate)
+
+
+def other_weights(m: GraphModule, x: Any) -> Any:
+    gate = m.matmul(x, m.param("g", [8, 8]))
+    up = m.matmul(x, m.param("u", [8, 8]), transpose_rhs=True)
+    return m.mul(m.silu(gate), up, name="gated")
+
+
+def thirds(m: GraphModule, x: Any) -> Any:
+    gate, up = m.narrow(x, 1, 0, 4), m.narrow(x, 1, 2, 4)
+    return m.mul(m.silu(gate), up, name="gated")
+
+
+def shared_half(m: GraphModule, x: Any) -> Any:
+    gate, up = m.narrow(x, 1, 0, 4), m.narrow(x, 1, 4, 4)
+    return m.add(m.mul(m.silu(gate), up, name="gated"), up)
+
+
+def integers(m: GraphModule, x: Any) -> Any:
+    whole = m.cast(x, "i32")
+    return m.add(m.matmul(whole, m.param("w", [8, 8], "i32")), m.param("b", [8], "i32"), name="bias")
+
+
+def rounded(m: GraphModule, x: Any) -> Any:
+    return m.add(m.matmul(m.cast(x, "f16"), m.param("w", [8, 8], "f16")), m.param("b", [8], "f16"), name="bias")
+
+
+def read_sum(m: GraphModule, x: Any) -> Any:
+    total = m.add(m.matmul(x, m.param("w", [8, 8])), m.param("b", [8]))
+    return m.mul(m.gelu(total, name="act"), total)
+
+
+def read_residual(m: GraphModule, x: Any) -> Any:
+    total = m.add(x, m.exp(x))
+    return m.mul(m.layer_norm(total, m.param("g", [8]), m.param("c", [8]), name="norm"), total)
+
+
+def outer(m: GraphModule, x: Any) -> Any:
+    return m.dot_general(x, x, name="dot")
+
+
+def few_channels(m: GraphModule, x: Any) -> Any:
+    return m.conv2d(m.reshape(x, [1, 1, 4, 8]), m.param("w", [2, 1, 3, 3]), name="conv")
+
+
+def read_product(m: GraphModule, x: Any) -> Any:
+    product = m.matmul(x, m.param("w", [8, 8]))
+    return m.add(m.matmul(product, m.param("v", [8, 8])), m.exp(product, name="after"))
+
+
+def column(m: GraphModule, x: Any) -> Any:
+    return m.mul(m.matmul(x, m.param("w", [8, 8])), m.param("c", [4, 1]), name="after")
+
+
+def compared(m: GraphModule, x: Any) -> Any:
+    return m.compare("lt", m.matmul(x, m.param("w", [8, 8])), x, name="after")
+
+
+def widened(m: GraphModule, x: Any) -> Any:
+    return m.add(m.matmul(x, m.param("w", [8, 8])), m.input("z", [2, 4, 8]), name="after")
+
+
+def many(m: GraphModule, x: Any) -> Any:
+    for number in range(17):
+        x = m.exp(x, name=f"e{number}")
+    return x
+
+
+def not_rows(m: GraphModule, x: Any) -> Any:
+    return m.mul(m.exp(x), m.param("c", [4, 1]), name="after")
+
+
 @pytest.mark.parametrize(
     ("build", "pattern", "block", "reason"),
     [
+        (computed_weight, "fuse_siblings", "first", "its weight isn't a parameter"),
+        (no_axis, "fuse_residual", "norm", "the norm isn't over the last axis"),
+        (read_residual, "fuse_residual", "norm", "the sum has other readers"),
+        (other_gate, "fuse_dual_matmul", "gated", "a product has other readers"),
+        (other_weights, "fuse_dual_matmul", "gated", "the weights differ in type, or aren't static matrices"),
+        (thirds, "fuse_halves", "gated", "the slices aren't the two halves of the last axis"),
+        (shared_half, "fuse_halves", "gated", "a half has other readers"),
+        (integers, "fuse_bias", "bias", "the product is of integers"),
+        (rounded, "fuse_bias", "bias", "one operation would round less often"),
+        (read_sum, "fuse_activation", "act", "the sum has other readers"),
+        (outer, "dot_to_matmul", "dot", "nothing is summed: each element of one operand meets each of the other"),
+        (few_channels, "conv_to_matmul", "conv", "a group has 2 outputs, sums of 9: too few for a product"),
+        (read_product, "join_kernel", "after", "something else reads what the product makes"),
+        (column, "join_kernel", "after", "beside the product it reads what is neither of the product's shape"),
+        (compared, "join_kernel", "after", "a product's kernel ends with functions of floats"),
+        (widened, "join_kernel", "after", "its result has another shape or element type than the product's"),
+        (many, "join_kernel", "e16", "the kernel before has 16 operations already, and takes no more"),
+        (not_rows, "join_kernel", "after", "kernels of rows have functions of floats of one type"),
         (other_readers, "fuse_bias", "bias", "the product has other readers"),
         (matrix_bias, "fuse_bias", "bias", "what is added isn't a vector as long as the product's rows"),
         (broadcast_residual, "fuse_residual", "norm", "the sum broadcasts an operand"),
@@ -98,6 +202,37 @@ def test_fusion_report_says_what_was_not_joined_and_why(
     assert "\nnot fused\n" in text
     assert reason in text
     assert f"-> {found[0].hint}" in text or not found[0].hint
+
+
+@pytest.mark.parametrize(
+    ("weight", "x", "reason"),
+    [
+        (["o", 8, 3, 3], ["n", 8, 9, 9], "the number of channels is dynamic"),
+        ([8, 8, 3, 3], [0, 8, 9, 9], "an operand is empty"),
+        ([8, 8, 3, 3], ["n", 8, "h", "w"], "sizes are dynamic, and columns would be larger than"),
+        ([64, 64, 3, 3], [64, 64, 130, 130], "its columns would take 2415919104 bytes, more than 67108864"),
+    ],
+)
+def test_reasons_for_convolutions_to_stay(weight: list[Any], x: list[Any], reason: str) -> None:
+    m = GraphModule.mir("m")
+    m.set_outputs({"y": m.conv2d(m.input("x", x), m.param("w", weight))})
+    assert [miss.reason for _, miss in m.fusion_report().missed if miss.reason.startswith(reason)]
+
+
+def test_the_report_has_what_kernels_join() -> None:
+    m = GraphModule.mir("m")
+    x = m.input("x", ["n", 8])
+    h = m.mul(m.exp(m.matmul(x, m.param("w", [8, 8]))), x, name="last")
+    gated = m.mul(m.gelu(m.matmul(h, m.param("g", [8, 8]))), m.matmul(h, m.param("u", [8, 8])), name="gated")
+    m.set_outputs({"y": m.silu(m.rms_norm(gated, m.param("c", [8])), name="act")})
+    report = m.fusion_report()
+    joined = [(r.pattern, r.where.partition(" (")[0]) for step, r in report.fused if step == "mir-outline-kernels"]
+    assert joined == [
+        ("dequant_matmul, exp, mul", "block 'last'"),  # packed in panels
+        ("dequant_matmul, gelu, dequant_matmul, mul", "block 'gated'"),
+        ("rms_norm, silu", "block 'act'"),
+    ]
+    report.assert_clean()
 
 
 def test_quantised_activations_are_part_of_the_report() -> None:
@@ -207,6 +342,10 @@ def test_dispatch_report_counts_bytes() -> None:
     text = str(executable.dispatch_report({"n": 5}))
     assert ", inputs 3.3 KiB, outputs 992 B, donated 2.0 KiB, peak " in text
     assert ", peak donated " in text
+    assert found.scratch == executable._plan.scratch_bytes * executable.threads > 0
+    assert f", scratch {size_text(found.scratch)}" in text
+    assert dispatch_report(executable.artifact).memory.scratch is None  # no code is loaded
+    assert "scratch" not in str(dispatch_report(executable.artifact).memory)
 
 
 def test_dispatch_report_says_which_templates_were_disabled() -> None:

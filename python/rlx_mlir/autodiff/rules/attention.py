@@ -86,8 +86,11 @@ def rope_forward(
 ) -> Value:
     """The same rotation of the tangent, and x with the tangents of the tables, in the part that is rotated."""
     tangent, *tables = at.tangents[:3]
-    given = {"head_dim": head_dim, "n_rot": n_rot, "style": style, "pos": pos}
-    total = None if tangent is None else m.rope(tangent, cos, sin, **given)
+
+    def turned(x: Value, cos: Value, sin: Value) -> Value:
+        return m.rope(x, cos, sin, head_dim=head_dim, n_rot=n_rot, style=style, pos=pos)
+
+    total = None if tangent is None else turned(tangent, cos, sin)
     if tables == [None, None]:
         assert total is not None, "one of the tangents isn't zeros"
         return total
@@ -95,7 +98,7 @@ def rope_forward(
     *outer, width = m.sizes_of(x)
     rotated = m.lt(m.iota([head_dim], 0, "i32"), head_dim if n_rot is None else n_rot)
     heads = m.where(rotated, m.reshape(x, [*outer, width // head_dim, head_dim]), m.constant(0.0, x.dtype))
-    term = m.rope(m.reshape(heads, [*outer, width]), by_cos, by_sin, **given)
+    term = turned(m.reshape(heads, [*outer, width]), by_cos, by_sin)
     return term if total is None else m.add(total, term)
 
 

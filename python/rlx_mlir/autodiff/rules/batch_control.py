@@ -17,6 +17,7 @@ from rlx_mlir.autodiff.folding import moved, spread
 from rlx_mlir.autodiff.registry import Batched, Same, batching
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 
 #: Operations whose results are the same for all entries, whatever their operands are: they read sizes alone.
@@ -67,7 +68,7 @@ def _results(values: Sequence[Value], flags: Sequence[bool]) -> tuple[Value | Sa
 
 def _chosen(m: Builders, at: Batched, condition: Value, first: Value, second: Value) -> Value:
     """Of each entry one of two values."""
-    shape = [at.size, *[1] * (first.ndim - 1)]
+    shape = [at.size, *[Size.of(1)] * (first.ndim - 1)]
     return m.where(m.reshape(condition, shape) if first.ndim > 1 else condition, first, second)
 
 

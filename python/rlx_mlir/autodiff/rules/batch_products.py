@@ -108,7 +108,9 @@ def of_rows(m: Builders, at: Batched, x: Value, *others: Value | None, **attribu
     rows = 3 if isinstance(at.op.opview, mir.BlockDotOp) else 1
     if any(at.batched[rows:]):
         return None
-    given = [spread(m, at, own, batched) for own, batched in zip((x, *others[: rows - 1]), at.batched, strict=False)]
+    given = [
+        spread(m, at, own, batched) for own, batched in zip(present((x, *others[: rows - 1])), at.batched, strict=False)
+    ]
     return m.rebuilt(at.op, [*given, *present(others[rows - 1 :])])[0]
 
 

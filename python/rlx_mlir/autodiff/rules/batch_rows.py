@@ -19,6 +19,7 @@ batching(mir.ComplexOp)(elementwise)
 
 @batching(
     mir.ActivationBackwardOp,
+    mir.BarrierOp,
     mir.ComplexNormSqBackwardOp,
     mir.ComplexNormSqOp,
     mir.ConjugateOp,

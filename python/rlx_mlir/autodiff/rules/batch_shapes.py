@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.folding import beside, element, entry_sizes, folded, moved, spread, unfolded
+from rlx_mlir.autodiff.folding import beside, element, entry_sizes, folded, moved, present, spread, unfolded
 from rlx_mlir.autodiff.registry import Batched, Same, batching
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.numerics import FLOAT8
 
 
@@ -174,11 +173,11 @@ def scatter_add(
     like: Value | None = None,
     *,
     axis: int,
-    size: int | None = None,
+    **attributes: int,
 ) -> Value | Same:
     """Sums of each entry; where entries have indices of their own, these go on from one entry to the next."""
-    of_updates, of_indices, *of_like = at.batched
-    length = Size.of(size) if like is None else m.sizes_of(like)[axis + of_like[0]]
+    of_updates, of_indices = at.batched[:2]
+    length = entry_sizes(m, at, present([updates, indices, like]))[axis]
     if not of_updates and not of_indices:
         return Same(m.scatter_add(updates, indices, _as_long(m, m.iota([length]), axis), axis))
     if not of_indices:

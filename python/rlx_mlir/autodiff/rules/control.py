@@ -334,7 +334,9 @@ def _through_segments(
         between, stacked = own.run(m, forward, own.inits, main, count)
         each, starts = list(stacked[: len(stacked) - carried]), list(stacked[len(stacked) - carried :])
         rest = [] if parts.is_even else parts.left(own.xs)
-        last, each_left, kept = list(between), [], []
+        each_left: list[Value] = []
+        kept: list[Value] = []
+        last = list(between)
         if not parts.is_even:
             last, each_left, kept = own.keeping(m, between, rest, parts.rest.constant)
     m.replace_results(op, [*last, *parts.whole(each, each_left)])

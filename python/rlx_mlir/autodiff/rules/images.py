@@ -154,8 +154,7 @@ class Windows:
 
 @vjp(mir.PoolOp)
 def pool(m: Builders, at: Reverse, x: Value, *, kind: str, kernel_size: list[int], **geometry: Any) -> Value:
-    """max, min: dy at the first place that has the result; sum, mean: dy, or its share, at each place; prod: dy times
-    the other elements."""
+    """max, min: dy at the first place that has the result; sum, mean: its share at each; prod: dy times the others"""
     if kind == "max":
         return m.maxpool2d_backward(x, at.dy, kernel_size=kernel_size, **geometry)
     if kind == "min":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products with weights that stay packed, and with floats of 8 bits: codes and the scales among them have no gradient."""
+"""Products with weights that stay packed, of which nothing has a gradient, and with floats of 8 bits."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def dequant_matmul(m: Builders, at: Reverse, x: Value, weight: Value) -> Value:
 
 
 @vjp(mir.DequantGroupedMatmulOp)
-def dequant_grouped_matmul(
-    m: Builders, at: Reverse, x: Value, weight: Value, expert: Value, *, experts: int
-) -> Value:
+def dequant_grouped_matmul(m: Builders, at: Reverse, x: Value, weight: Value, expert: Value, *, experts: int) -> Value:
     """Each row of dy by the decoded weight of its expert."""
     type = "f64" if x.dtype == np.float64 else "f32"
     decoded = m.transpose(m.cast(m.dequant_moe_weights(weight, experts=experts), type), [0, 2, 1])

@@ -9,7 +9,6 @@ from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, multilinear, unbroadcast, vjp
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
 
 
 def _swapped(m: Builders, x: Value) -> Value:

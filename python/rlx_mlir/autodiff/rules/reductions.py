@@ -99,7 +99,9 @@ def _softmax(m: Builders, y: Value, change: Value, axis: int) -> Value:
 @vjp(mir.CumsumOp)
 def cumsum(m: Builders, at: Reverse, x: Value, *, axis: int = -1, exclusive: bool = False) -> Value:
     """The sum of what comes from each place on."""
-    return m.cumsum_backward(at.dy, axis, exclusive=exclusive)
+    own = axis % x.ndim
+    back = m.cumsum(m.slice(at.dy, own, None, None, -1), own, exclusive=exclusive)
+    return m.slice(back, own, None, None, -1)
 
 
 linear(mir.CumsumOp)

@@ -18,6 +18,12 @@ def reshape(m: Builders, at: Reverse, x: Value, *like: Value, **attributes: Any)
     return reshaped(m, at.dy, x)
 
 
+@vjp(mir.BarrierOp)
+def barrier(m: Builders, at: Reverse, x: Value) -> Value:
+    """The cotangent itself."""
+    return at.dy
+
+
 @vjp(mir.TransposeOp)
 def transpose(m: Builders, at: Reverse, x: Value, *, permutation: list[int]) -> Value:
     """The inverse permutation."""
@@ -118,5 +124,5 @@ def like_others(m: Builders, at: Forward, x: Value, *like: Value, **attributes: 
     return again(m, at.op, [at.tangents[0], *like])[0]
 
 
-linear(mir.TransposeOp, mir.NarrowOp)
+linear(mir.BarrierOp, mir.TransposeOp, mir.NarrowOp)
 linear(mir.DynamicUpdateSliceOp, by=(0, 1))

@@ -302,7 +302,6 @@ class _IntegerProduct:
                 self._tile(em, x, sources, parts.accumulators, first, size)
                 parts.accumulators.finish(arguments, outputs, unit.iv, first, size)
 
-            rows = row_count(em, values[0])
             done: Index = 0
             if parts.tiles:
                 done = rows - rows % SIDE

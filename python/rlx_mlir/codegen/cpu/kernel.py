@@ -331,7 +331,11 @@ class Accumulators:
                     value = rounded(em, self.target, value, product.element)
                     if mask is None:
                         em.vstore(value, output, [out_row, column])
-                    else:
+                        continue
+                    # Stores with a mask are slow on some processors, and most vectors are whole.
+                    with em.if_(em.cmpi("sle", column + self.lanes, n)) as branch:
+                        em.vstore(value, output, [out_row, column])
+                        branch.else_()
                         em.masked_store(value, output, [out_row, column], mask)
                 largest = local.carry
                 for value in products if watched else ():

@@ -10,7 +10,7 @@ goes element by element.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.specs import MoveSpec
@@ -85,7 +85,8 @@ class _Transpose:
         """One band."""
         em, lanes = self.em, self.lanes
         first = (unit % self.bands) * (BAND * lanes)
-        at, rest = {}, unit // self.bands
+        at: dict[int, Index] = {}
+        rest = unit // self.bands
         for axis in reversed(self.outer):
             at[axis], rest = rest % self.sizes[axis], rest // self.sizes[axis]
         rows, columns = self.sizes[self.rows_axis], self.sizes[self.columns_axis]
@@ -102,7 +103,7 @@ class _Transpose:
         self._elements(at, (0, rows), (whole, end), out)
         self._elements(at, (rows // lanes * lanes, rows), (first, whole), out)
 
-    def _source(self, at: dict[int, Index], row: Index, column: Index) -> list[Index]:
+    def _source(self, at: Mapping[int, Index], row: Index, column: Index) -> list[Index]:
         """Where an element of a matrix is in the input."""
         own = {**at, self.rows_axis: row, self.columns_axis: column}
         return [own[axis] for axis in range(len(self.sizes))]
@@ -111,7 +112,7 @@ class _Transpose:
         """Where it is in the result."""
         return [source[axis] for axis in self.permutation]
 
-    def _square(self, at: dict[int, Index], row: Index, column: Index, out: Value) -> None:
+    def _square(self, at: Mapping[int, Index], row: Index, column: Index, out: Value) -> None:
         em, lanes = self.em, self.lanes
         values = [em.vload(self.x, self._source(at, row + i, column), self.type) for i in range(lanes)]
         half = lanes // 2
@@ -124,7 +125,7 @@ class _Transpose:
             em.vstore(value, out, self._target(self._source(at, row, column + i)))
 
     def _elements(
-        self, at: dict[int, Index], rows: tuple[Index, Index], columns: tuple[Index, Index], out: Value
+        self, at: Mapping[int, Index], rows: tuple[Index, Index], columns: tuple[Index, Index], out: Value
     ) -> None:
         em = self.em
         with em.loop(*columns, hint="column") as column, em.loop(*rows, hint="row") as row:

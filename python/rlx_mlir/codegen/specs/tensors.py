@@ -12,9 +12,12 @@ __all__ = [
     "BroadcastSpec",
     "BroadcastStep",
     "Conv2dSpec",
+    "FftPart",
+    "FftSpec",
     "GatherSpec",
     "GroupedSpec",
     "MoveSpec",
+    "QMatmulSpec",
     "ReduceSpec",
     "SampleSpec",
     "ScanSpec",
@@ -87,6 +90,32 @@ class SolveSpec:
 
 
 @dataclass(frozen=True)
+class FftPart:
+    """A result of a transform of real rows, of memref type `out`: `length` parts of its numbers from `start` on."""
+
+    out: str
+    is_imaginary: bool
+    start: int
+    length: int
+
+
+@dataclass(frozen=True)
+class FftSpec:
+    """Transforms of rows of `n` complex numbers, times `scale`, with roots whose exponents have the sign `sign`.
+
+    Attributes:
+        x: the memref type of the operand and of the result, [.., n] of complex<f32> or [.., 2 n] of both parts.
+        parts: the results where rows are real: x is [.., n] of f32 or f64 then.
+    """
+
+    x: str
+    n: int
+    sign: int
+    scale: float
+    parts: tuple[FftPart, ...] = ()
+
+
+@dataclass(frozen=True)
 class GroupedSpec:
     """result[m] = x[m] weight[expert[m]]: x [M, K], weight [E, K, N], expert [M], result [M, N], as memref types."""
 
@@ -94,6 +123,26 @@ class GroupedSpec:
     weight: str
     expert: str
     result: str
+    operand_order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class QMatmulSpec:
+    """A product of bytes, `mir.q_matmul`: x [M, K], weight [K, N], bias [N], result [M, N], as memref types.
+
+    Attributes:
+        bias: of i32; empty where there is none.
+        x_zp, w_zp, out_zp, mult: as of the operation.
+    """
+
+    x: str
+    weight: str
+    bias: str
+    result: str
+    x_zp: int
+    w_zp: int
+    out_zp: int
+    mult: float
     operand_order: tuple[int, ...]
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import Builders, composition, narrow, wide
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
 
 
 def split_heads(m: Builders, x: Value, heads: int, layout: str) -> Value:
@@ -18,8 +17,8 @@ def split_heads(m: Builders, x: Value, heads: int, layout: str) -> Value:
     if layout == "bhsd":
         return x
     if layout == "packed":
-        batched = x if x.ndim == 3 else m.reshape(x, [1, *x.shape])
-        x = m.reshape(batched, [*batched.shape[:2], heads, Size.of(batched.shape[2]) // heads])
+        batch, rows, columns = m.sizes_of(x) if x.ndim == 3 else [Size.of(1), *m.sizes_of(x)]
+        x = m.reshape(x, [batch, rows, heads, columns // heads])
     return m.transpose(x, [0, 2, 1, 3])
 
 
@@ -28,14 +27,14 @@ def merge_heads(m: Builders, x: Value, layout: str, like: Value) -> Value:
     if layout == "bhsd":
         return x
     together = m.transpose(x, [0, 2, 1, 3])
-    return together if layout == "bshd" else m.reshape(together, like.shape)
+    return together if layout == "bshd" else m.reshape(together, m.sizes_of(like))
 
 
 def visible_keys(
     m: Builders, q: Value, k: Value, mask_kind: str, mask: Value | None, pos: Value | None, window: int | None
 ) -> Value | None:
     """Which keys each query of q [B, H, Sq, D] may see of k [B, H, Sk, D]: i1 that broadcasts; None for all of them."""
-    key = m.iota([k.shape[2]], 0, "i32")
+    key = m.iota([m.sizes_of(k)[2]], 0, "i32")
     seen: list[Value] = []
     if pos is not None:
         offset = m.reshape(pos, [-1, 1, 1, 1])
@@ -43,14 +42,17 @@ def visible_keys(
     else:
         offset = m.sub(m.dim(k, 2, "i32"), m.dim(q, 2, "i32"))
     if mask_kind in ("causal", "sliding_window"):
-        position = m.add(m.reshape(m.iota([q.shape[2]], 0, "i32"), [-1, 1]), offset)
+        position = m.add(m.reshape(m.iota([m.sizes_of(q)[2]], 0, "i32"), [-1, 1]), offset)
         seen.append(m.le(key, position))
         if window is not None:
             seen.append(m.gt(key, m.sub(position, window)))
     if mask_kind == "custom":
         assert mask is not None, "C5"
         shown = mask if mask.dtype.name == "bool" else m.ge(wide(m, mask)[0], 0.5)
-        seen.append(m.reshape(shown, [shown.shape[0], 1, 1, shown.shape[1]]) if shown.ndim == 2 else shown)
+        if shown.ndim == 2:
+            batch, keys = m.sizes_of(shown)
+            shown = m.reshape(shown, [batch, 1, 1, keys])
+        seen.append(shown)
     if not seen:
         return None
     found = seen[0]
@@ -82,8 +84,8 @@ class Scores:
 
 def _of_groups(m: Builders, x: Value, heads: int, kv_heads: int) -> Value:
     """[B, H, Sq, n] as [B, Hkv, G Sq, n]: the queries of a group are rows of one product."""
-    batch, _, rows, columns = x.shape
-    return m.reshape(x, [batch, kv_heads, Size.of(rows) * (heads // kv_heads), columns])
+    batch, _, rows, columns = m.sizes_of(x)
+    return m.reshape(x, [batch, kv_heads, rows * (heads // kv_heads), columns])
 
 
 def score_gradients(
@@ -112,7 +114,8 @@ def score_gradients(
     def product(lhs: Value, rhs: Value) -> Value:
         """Rows of all heads by those of their groups: [B, H, Sq, Sk]."""
         found = m.matmul(_of_groups(m, lhs, num_heads, kv_heads), rhs, transpose_rhs=True)
-        return m.reshape(found, [lhs.shape[0], num_heads, lhs.shape[2], rhs.shape[2]])
+        batch, _, rows, _ = m.sizes_of(lhs)
+        return m.reshape(found, [batch, num_heads, rows, m.sizes_of(rhs)[2]])
 
     factor = 1 / math.sqrt(head_dim) if scale is None else scale
     scores = m.mul(product(queries, keys), factor)
@@ -155,8 +158,8 @@ def attention_backward(
     **attributes: Any,
 ) -> tuple[Value, Value, Value]:
     """The gradients by scores; then products of them"""
-    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "layout": layout}
-    own = score_gradients(m, q, k, v, dy, mask, pos, **heads, **attributes)
+    attributes |= {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "layout": layout}
+    own = score_gradients(m, q, k, v, dy, mask, pos, **attributes)
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
 
     def of_groups(x: Value) -> Value:
@@ -167,7 +170,7 @@ def attention_backward(
         turned = m.transpose(of_groups(of_rows), [0, 1, 3, 2])
         return m.transpose(m.matmul(turned, of_groups(x)), [0, 1, 3, 2])
 
-    batch, _, rows, columns = own.queries.shape
+    batch, _, rows, columns = m.sizes_of(own.queries)
     dq = m.reshape(m.matmul(of_groups(own.by_product), own.keys), [batch, num_heads, rows, columns])
     dk = by_columns(own.by_product, own.queries)
     dv = by_columns(own.weights, own.gradient)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import Builders, composition, narrow, wide
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
 
 
 @composition(mir.FusedMatmulBiasActOp)
@@ -31,7 +30,7 @@ def fused_matmul_bias_act(
 def fused_swiglu(m: Builders, x: Value, *, gate_first: bool = False) -> Value:
     """up silu(gate), of [.., up, gate], or of [.., gate, up]"""
     (own,) = wide(m, x)
-    half = Size.of(x.shape[-1]) // 2
+    half = m.size(x.shape[-1]) // 2
     first, second = m.slice(own, -1, 0, half), m.slice(own, -1, half)
     up, gate = (second, first) if gate_first else (first, second)
     return narrow(m, m.mul(up, m.silu(gate)), x)

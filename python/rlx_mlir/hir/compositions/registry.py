@@ -22,6 +22,7 @@ from rlx_mlir import ir
 from rlx_mlir.hir.graph import Graph
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import COMPOSITIONS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,6 +30,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 class Builders(Graph, Images):
     """What compositions build with: a module at stage mir, of which every builder is that of the primitive."""
+
+    def sizes_of(self, x: Value) -> list[Size]:
+        """The sizes of a value; those that have no name, too, are known to be those of its dimensions."""
+        return list(self._all_dims()[self._resolve(x)])
 
 
 def composition(*ops: type[ir.OpView]) -> Callable[[Function], Function]:

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Convolutions of images, as products of the kernels with what they see: nothing but parts of that is ever stored.
+
+A unit is some outputs of a group at some neighbouring places of one image. For a block of the sum (channels and taps,
+in the order of the weights) it copies what the places see into scratch, a row for each element of the sum, and
+multiplies it with tiles of outputs and places. **Lanes run over places**, from one row of the image into the next: rows
+that are shorter than vectors fill these, too. What is outside of the image is written as zeros, so no padded image is
+made. Every output is one chain of operations along the sum, whatever tiles and units are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.codegen.specs import Conv2dSpec
+
+from . import UnsupportedByTemplate
+from .gemm_packed import multiply_tile, tile_rows
+from .kernel import Accumulators, RowReader, Scratch, row_tiles, write_kernel
+from .panels import PANEL_ROWS
+from .registry import Generator, as_it_is
+from .target import Target
+
+__all__ = ["emit_conv2d"]
+
+DEPTH = 256
+"""Elements of the sum that are copied at once, about."""
+
+PLACES = 112
+"""Places of a unit: their rows of a block stay in the second cache while tiles of outputs pass by."""
+
+OUTPUTS = 128
+"""Outputs of a unit at most: so many products for each number that is copied."""
+
+SHORTEST_SUM, FEWEST_OUTPUTS = 8, 4
+"""The shortest sums, and the fewest outputs of a group, for which copying pays."""
+
+
+@dataclass(frozen=True)
+class _Product:
+    """What `Accumulators` has to know."""
+
+    element: str
+    program: Program = IDENTITY
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Scratch memory of a thread."""
+
+    sums: Accumulators
+    reader: RowReader
+    row: Value
+    panels: Value
+
+
+def emit_conv2d(name: str, spec: Conv2dSpec, target: Target) -> str:
+    """The functions `@name.body`, `@name.units` and `@name.scratch`, as text.
+
+    Raises UnsupportedByTemplate for elements other than f32, f16 and bf16, for dynamic kernels or channels, and where
+    groups have few outputs or sums are short.
+    """
+    element, weight = element_of(spec.weight), shape_of(spec.weight)
+    if element not in ("f32", "f16", "bf16"):
+        raise UnsupportedByTemplate(f"{name}: convolutions of {element} have no template")
+    if None in weight or 0 in (*weight, *shape_of(spec.x), *shape_of(spec.result)):
+        raise UnsupportedByTemplate(f"{name}: expects static kernels and no empty operand, not {spec.weight}")
+    outputs, *sums = (size or 0 for size in weight)
+    if outputs // spec.groups < FEWEST_OUTPUTS or math.prod(sums) < SHORTEST_SUM:
+        raise UnsupportedByTemplate(f"{name}: groups of {outputs // spec.groups} outputs, sums of {math.prod(sums)}")
+    kernel = _Convolution(spec, target)
+    return write_kernel(
+        name,
+        [("x", spec.x), ("weight", spec.weight)],
+        [("out", spec.result)],
+        units=lambda em, values: kernel.units(em, values[0]),
+        scratch=kernel.parts,
+        body=kernel.body,
+        order=spec.order,
+    )
+
+
+class _Convolution:
+    """The code of one kernel, and what follows from its sizes and the target."""
+
+    def __init__(self, spec: Conv2dSpec, target: Target) -> None:
+        self.spec, self.target = spec, target
+        outputs, self.inputs, *self.kernel = (size or 0 for size in shape_of(spec.weight))
+        self.per_group = outputs // spec.groups
+        self.product = _Product(element_of(spec.weight))
+        self.sum = self.inputs * math.prod(self.kernel)
+        self.depth = -(-self.sum // (-(-self.sum // DEPTH) * 16)) * 16
+        self.lanes = target.lanes("f32")
+        self.panel = 2 * PANEL_ROWS if target.vector_bits == 512 else PANEL_ROWS
+        self.places = PLACES // self.panel * self.panel
+        self.rows = min(self.per_group, OUTPUTS)
+        self.row_blocks = -(-self.per_group // self.rows)
+        self.tiles = tile_rows(target)
+
+    def units(self, em: Emitter, x: Value) -> Index:
+        """Blocks of places, for each block of a group's outputs, for each group, for each image."""
+        spec = self.spec
+        places: Index = 1
+        sides = zip((2, 3), self.kernel, spec.stride, spec.padding, spec.dilation, strict=True)
+        for axis, size, stride, padding, dilation in sides:
+            room = em.dim(x, axis) + (2 * padding - dilation * (size - 1) - 1 + stride)
+            places = em.imax(room, 0) // stride * places
+        return em.iceildiv(places, self.places) * (self.row_blocks * spec.groups) * em.dim(x, 0)
+
+    def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> _Parts:
+        """Takes the scratch memory: sums, rows of narrow weights, a row of what is seen, and blocks of rows in panels.
+
+        The last vector of a row may reach beyond its places.
+        """
+        reader = RowReader(em, self.target, self.product.element, scratch, self.tiles[0], self.depth)
+        row = scratch.take([self.places + self.lanes], "f32")
+        panels = scratch.take([self.places // self.panel, self.depth, self.panel], "f32")
+        sums = Accumulators(em, self.target, self.product, self.places, scratch, self.rows)
+        return _Parts(sums, reader, row, panels)
+
+    def body(
+        self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        """Computes a range of units."""
+        (x, weight), (out,) = values, outputs
+        parts = self.parts(em, values, scratch)
+        kernels = em.collapse(weight, [[0], [1, 2, 3]])
+        flat = em.collapse(out, [[0, 1], [2, 3]])
+        places = em.dim(out, 2) * em.dim(out, 3)
+        blocks = em.iceildiv(places, self.places)
+        with em.loop(begin, end, hint="unit") as unit:
+            block, rest = unit.iv % blocks, unit.iv // blocks
+            first, group = rest % self.row_blocks * self.rows, rest // self.row_blocks
+            count = em.imin(self.per_group - first, self.rows) if self.per_group % self.rows else self.rows
+            start = block * self.places
+            width = em.imin(places - start, self.places)
+            seen = _Seen(self, em, x, group * self.inputs, start, width, em.dim(out, 3))
+            kernel = group % self.spec.groups * self.per_group + first
+            parts.sums.clear(count)
+            with em.loop(0, self.sum, self.depth, hint="kb") as kb:
+                ks = (kb.iv, em.imin(kb.iv + self.depth, self.sum))
+                seen.copy(ks, parts)
+                with em.loop(0, width, self.panel, hint="panel") as panel:
+
+                    def tile(row: Index, size: int, at: Value = panel.iv, ks: tuple[Index, Index] = ks) -> None:
+                        parts.reader.bind(kernels, kernel + row, size, *ks, whole=self.sum % self.lanes == 0)
+                        self._tile(em, parts, (row, size), at, ks)
+
+                    row_tiles(em, count, self.tiles, tile)
+            parts.sums.finish([], [flat], block, group * self.per_group + first, count)
+
+    def _tile(
+        self, em: Emitter, parts: _Parts, rows: tuple[Index, int], column: Value, ks: tuple[Index, Index]
+    ) -> None:
+        """Adds the products of a tile of outputs and the panel of places from `column` on to its sums."""
+        sums, panel = parts.sums, column // self.panel
+        columns = [column + v * self.lanes for v in range(self.panel // self.lanes)]
+        at = [[(rows[0] + r, own) for own in columns] for r in range(rows[1])]
+        old = [[em.vload(sums.data, place, sums.type) for place in own] for own in at]
+
+        def load(k: Index, v: int) -> Value:
+            return em.vload(parts.panels, [panel, k - ks[0], v * self.lanes], sums.type)
+
+        new = multiply_tile(em, self.target, parts.reader, ks, self.sum, load, old)
+        for own, totals in zip(at, new, strict=True):
+            for place, total in zip(own, totals, strict=True):
+                em.vstore(total, sums.data, place)
+
+
+class _Seen:
+    """What some places of an image see: `width` of them from `start` on, through the rows of the result.
+
+    Attributes:
+        channel: the first one of the group, counted through all images.
+        columns: places of a row of the result.
+    """
+
+    def __init__(
+        self, kernel: _Convolution, em: Emitter, x: Value, channel: Index, start: Index, width: Index, columns: Index
+    ) -> None:
+        self.kernel, self.em, self.x = kernel, em, em.rows(x)
+        self.channel, self.start, self.width, self.columns = channel, start, width, columns
+        self.sizes = em.dim(x, 2), em.dim(x, 3)
+        self.rows = start // columns, (start + width - 1) // columns + 1
+        self.type = kernel.target.vector("f32")
+        self.narrow = with_element(self.type, element_of(x.type))
+
+    def copy(self, ks: tuple[Index, Index], parts: _Parts) -> None:
+        """A row for each element of the sum, cut into panels; zeros where nothing is seen."""
+        em, spec, (height, width) = self.em, self.kernel.spec, self.sizes
+        across = self.kernel.kernel[1]
+        taps = self.kernel.kernel[0] * across
+        end = em.iceildiv(self.width, self.kernel.panel) * self.kernel.panel
+        with em.loop(*ks, hint="k") as k:
+            channel, tap = k.iv // taps + self.channel, k.iv % taps
+            left = spec.padding[1] - tap % across * spec.dilation[1]
+            low, high = (em.iceildiv(em.imax(edge, 0), spec.stride[1]) for edge in (left, left + width))
+            with em.loop(*self.rows, hint="i") as i:
+                begin = self.start - i.iv * self.columns  # the place in this row that is the first one copied
+                first, last = em.imax(begin, 0), em.imin(begin + self.width, self.columns)
+                y = i.iv * spec.stride[0] + tap // across * spec.dilation[0] - spec.padding[0]
+                inside = em.cmpi("ult", y, height)
+                low_here = em.select(inside, em.imin(em.imax(low, first), last), last)
+                high_here = em.imax(em.imin(high, last), low_here)
+                self._clear(parts.row, first - begin, low_here - begin)
+                row = channel * height + y
+                self._move(parts.row, (row, left), (low_here, high_here), begin)
+                self._clear(parts.row, high_here - begin, last - begin)
+            self._clear(parts.row, self.width, end)
+            self._cut(parts, k.iv - ks[0], end)
+
+    def _cut(self, parts: _Parts, at: Index, end: Index) -> None:
+        """Copies a row into panels, whose rows lie side by side: a tile reads one from its beginning to its end."""
+        em, panel, lanes = self.em, self.kernel.panel, self.kernel.lanes
+        with em.loop(0, end, panel, hint="cut") as own:
+            for column in range(0, panel, lanes):
+                value = em.vload(parts.row, [own.iv + column], self.type)
+                em.vstore(value, parts.panels, [own.iv // panel, at, column])
+
+    def _clear(self, copied: Value, first: Index, last: Index) -> None:
+        """Zeros: the last vector may reach further, into what is written afterwards."""
+        with self.em.loop(first, last, self.kernel.lanes, hint="z") as z:
+            self.em.vstore(self.em.zero(self.type), copied, [z.iv])
+
+    def _move(self, copied: Value, source: tuple[Index, Index], places: tuple[Index, Index], begin: Index) -> None:
+        """Pixels of a row of x, as f32: `source` is its number, and how far left of it the first place begins."""
+        em, lanes, (row, left), (low, high) = self.em, self.kernel.lanes, source, places
+        stride = self.kernel.spec.stride[1]
+        widen = self.kernel.target.widen
+        # Of pairs, both are loaded: those of the last place might be beyond the image.
+        main = low + em.imax(high - low - (stride - 1), 0) // lanes * lanes
+        with em.loop(low, main, lanes, hint="j") as j:
+            where = j.iv * stride - left
+            if stride == 1:
+                value = em.vload(self.x, [row, where], self.narrow)
+            elif stride == 2:
+                first, second = (em.vload(self.x, [row, where + part], self.narrow) for part in (0, lanes))
+                value = em.shuffle(first, second, range(0, 2 * lanes, 2))
+            else:
+                value = self._gathered([row, where], em.mask(lanes, lanes))
+            em.vstore(widen(em, value), copied, [j.iv - begin])
+        with em.loop(main, high, lanes, hint="j") as j:
+            where, mask = j.iv * stride - left, em.mask(high - j.iv, lanes)
+            if stride == 1:
+                value = em.masked_load(self.x, [row, where], mask, em.zero(self.narrow))
+            else:
+                value = self._gathered([row, where], mask)
+            em.vstore(widen(em, value), copied, [j.iv - begin])
+
+    def _gathered(self, where: Sequence[Index], mask: Value) -> Value:
+        """Pixels that the places of neighbouring lanes see."""
+        em, lanes = self.em, self.kernel.lanes
+        steps = em.const([lane * self.kernel.spec.stride[1] for lane in range(lanes)], vec(lanes, "i32"))
+        at = f"{self.x}[{', '.join(em.index(index) for index in where)}] [{steps}], {mask}, {em.zero(self.narrow)}"
+        types = f"{self.x.type}, {steps.type}, {mask.type}, {self.narrow} into {self.narrow}"
+        return em.op(f"vector.gather {at} : {types}", self.narrow)
+
+
+GENERATORS = (Generator("conv2d", "conv2d", as_it_is, emit_conv2d),)

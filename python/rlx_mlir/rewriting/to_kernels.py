@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The passes from primitives to kernels, as text: what compiling runs, and what reports run a part of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class KernelSteps(NamedTuple):
+    """Pipelines that follow each other.
+
+    Attributes:
+        primitives: makes one function of primitives.
+        prepare: makes of these what patterns of fusion look for.
+        fuse: joins operations.
+        outline: makes kernels.
+    """
+
+    primitives: str
+    prepare: str
+    fuse: str
+    outline: str
+
+    @property
+    def unfused(self) -> str:
+        """All that comes before fusion."""
+        return f"{self.primitives},{self.prepare}"
+
+    def __str__(self) -> str:
+        return ",".join(self)
+
+
+def kernel_steps(
+    *,
+    gpu: bool = False,
+    activations: str = "exact",
+    intermediates: str = "rounded",
+    maxima: Mapping[str, int] | None = None,
+) -> KernelSteps:
+    """The pipelines from stage mir to stage kernels.
+
+    Args:
+        gpu: whether kernels run on a GPU.
+        activations, intermediates, maxima: as of `compile`.
+    """
+    wide = ",mir-keep-wide" if intermediates == "wide" else ""
+    quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""
+    listed = ",".join(f"{symbol}:{size}" for symbol, size in sorted((maxima or {}).items()))
+    columns = f'mir-conv-to-matmul{{maxima="{listed}"}}'
+    custom = f"mir-lower-custom{{kernels={str(not gpu).lower()}}}"
+    return KernelSteps(
+        f"inline,symbol-dce,{custom},mir-decompose,mir-dot-to-matmul{wide}",
+        "gpu-select-branches,mir-unroll-scans" if gpu else f"mir-unroll-scans,{columns}",
+        f"rlx-fuse{quantize}",
+        "rlx-gpu-to-kernels" if gpu else "rlx-to-kernels",
+    )

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients and steps of training compiled for GPUs, which the emulator of PTX runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from cuda_harness import emulated_device
+
+import rlx_mlir as rlx
+from rlx_mlir import GraphModule, optim
+
+F32 = np.float32
+
+
+def normal(*shape: int, seed: int) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal(shape) * 0.4).astype(F32)
+
+
+def check(module: GraphModule, values: dict[str, np.ndarray]) -> None:
+    """What the emulated device computes, which is what the module means."""
+    expected = rlx.interpret(module, values)
+    params = {own.name for own in module.params}
+    with emulated_device():
+        executable = rlx.compile(module, target="cuda", cache=False)
+        executable.set_params({name: values[name] for name in params})
+        found: dict[str, Any] = executable.run({k: v for k, v in values.items() if k not in params})
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=2e-3, atol=2e-4, err_msg=name)
+
+
+def layer() -> GraphModule:
+    """One layer of a decoder, and the loss of what it says of tokens."""
+    m = GraphModule.hir("layer")
+    tokens, following = m.input("tokens", [2, 5], "i32"), m.input("following", [10], "i32")
+    h = m.param("embedding", [7, 16])[tokens]
+    shapes = {
+        "ln1_gamma": (16,),
+        **dict.fromkeys(("q_w", "o_w"), (16, 16)),
+        **dict.fromkeys(("k_w", "v_w"), (16, 8)),
+        "ln2_gamma": (16,),
+        **dict.fromkeys(("gate_w", "up_w"), (16, 24)),
+        "down_w": (24, 16),
+    }
+    cos, sin = m.input("cos", [5, 4]), m.input("sin", [5, 4])
+    own = {name: m.param(name, list(shape)) for name, shape in shapes.items()}
+    h = m.llama_decoder_block(h, **own, cos=cos, sin=sin, num_heads=2, num_kv_heads=1, head_dim=8)
+    logits = m.reshape(m.linear(h, m.param("head", [16, 7])), [10, 7])
+    m.set_outputs({"loss": m.mean(m.softmax_cross_entropy_with_logits(logits, following))})
+    return m
+
+
+def test_gradients_of_a_layer():
+    module = rlx.value_and_grad(layer())
+    values: dict[str, np.ndarray] = {own.name: normal(*own.shape, seed=n) for n, own in enumerate(module.params)}
+    angles = np.arange(5)[:, None] / 100.0 ** (np.arange(4) / 4)
+    values |= {"cos": np.cos(angles).astype(F32), "sin": np.sin(angles).astype(F32)}
+    values["tokens"] = np.random.default_rng(1).integers(0, 7, (2, 5)).astype(np.int32)
+    values["following"] = np.random.default_rng(2).integers(0, 7, 10).astype(np.int32)
+    check(module, values)
+
+
+def test_gradients_of_a_convolution():
+    m = GraphModule.mir("images")
+    x, w = m.input("x", [1, 2, 6, 6]), m.param("w", [3, 2, 3, 3])
+    y = m.pool(m.relu(m.conv2d(x, w, padding=1)), "max", 2, stride=2)
+    m.set_outputs({"loss": m.mean(y * y)})
+    check(rlx.grad(m, ["x", "w"]), {"x": normal(1, 2, 6, 6, seed=1), "w": normal(3, 2, 3, 3, seed=2)})
+
+
+def test_gradients_of_a_scan():
+    m = GraphModule.mir("scan")
+    x, h = m.input("x", [4, 8]), m.param("h", [8])
+    last, _ = m.scan(lambda state, entry: (m.tanh(state * entry), None), h, x)
+    m.set_outputs({"loss": m.sum(last * last)})
+    check(rlx.grad(m, ["x", "h"]), {"x": normal(4, 8, seed=1), "h": normal(8, seed=2)})
+
+
+def test_a_step_of_training():
+    m = GraphModule.mir("step")
+    x, w = m.input("x", [5, 6]), m.param("w", [6, 3])
+    y = m.tanh(m.matmul(x, w))
+    m.set_outputs({"loss": m.mean(y * y)})
+    step = optim.train_step(m, optim.adamw(), clip_norm=0.1)
+    values = {"x": normal(5, 6, seed=1), "w": normal(6, 3, seed=2), "optim.rate": F32(0.01), **step.state}
+    check(step.module, {name: np.asarray(array) for name, array in values.items()})
