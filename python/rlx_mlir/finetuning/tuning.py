@@ -87,6 +87,8 @@ class FineTuning:
         rows: what is learnt from.
         settings: how.
         threads: of the compiled code.
+        memory_limit: bytes of a step, with the model: as few layers as possible are computed again for their gradients so
+            that it stays within. The bits are the same.
     """
 
     file: GGUFFile
@@ -94,13 +96,14 @@ class FineTuning:
     rows: Rows
     settings: Settings
     threads: int | None = None
+    memory_limit: int | None = None
     _losses: Executable | None = field(default=None, init=False, repr=False)
     _shared: dict[str, Prepared] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compiles a step.
 
-        Raises InputError where a setting is out of its range, or there are too few rows for a step.
+        Raises InputError where a setting is out of its range, there are too few rows for a step, or the limit is too low.
         """
         settings = self.settings
         inputs = {"tokens": self.rows.tokens, "targets": self.rows.targets, "weights": self.rows.counted}
@@ -120,6 +123,8 @@ class FineTuning:
             schedule=cosine(settings.rate, settings.steps, warmup=settings.warmup),
             clip_norm=settings.clip_norm,
             accumulate=settings.accumulate,
+            memory_limit=self.memory_limit,
+            shared=self._shared,
             threads=self.threads,
             activations="exact",
         )
@@ -134,6 +139,17 @@ class FineTuning:
         names = {product: adapter_names(product) for product in self._ranks}
         factors = {product: (params[a].copy(), params[b].copy()) for product, (a, b) in names.items()}
         return Adapter(factors, dict(self._scales))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a step takes, as it is planned, with the model."""
+        report = self._trainer.memory
+        return report.peak_donated + (report.scratch or 0)
+
+    @property
+    def recomputed(self) -> tuple[str, ...]:
+        """The layers that a step computes again for the limit of memory."""
+        return self._trainer.recomputed
 
     @property
     def steps(self) -> int:

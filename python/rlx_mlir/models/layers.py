@@ -140,16 +140,20 @@ class Layer:
         """(result, new keys, new values)"""
         if self.config.plan.is_plain and not self._has_adapter(*ADAPTED):
             return self._block(x, k_cache, v_cache)
-        return self._built(x, (k_cache, v_cache))
+        return self._built(f"blk.{self.number}", x, (k_cache, v_cache))
 
     def sequence(self, x: Value) -> Value:
-        """The result for whole sequences, each from its first token on."""
-        found: Value = self._built(x, None)[0]
+        """The result for whole sequences, each from its first token on; a block `layer<number>`.
+
+        That name has no point, which would make all layers parts of one block: a step of training computes some of the
+        outermost blocks again where memory is short.
+        """
+        found: Value = self._built(f"layer{self.number}", x, None)[0]
         return found
 
-    def _built(self, x: Value, caches: tuple[Value, Value] | None) -> tuple[Value, Any, Any]:
+    def _built(self, name: str, x: Value, caches: tuple[Value, Value] | None) -> tuple[Value, Any, Any]:
         """The result, and the caches after it where there are some."""
-        with self.graph.scope(f"blk.{self.number}"):
+        with self.graph.scope(name):
             attended, new_k, new_v = self._attend(self._norm(x, "attn_norm"), caches)
             h = self.graph.add(x, self._post_norm(attended, "post_attention_norm"), name="attn_output")
             found = self._feed_forward(self._norm(h, "ffn_norm"))

@@ -84,6 +84,10 @@ def finetune(
     base: Annotated[
         str, typer.Option(help="The model's name for transformers, which PEFT reads; that in the file by default.")
     ] = "",
+    memory: Annotated[
+        int | None,
+        typer.Option(min=1, help="MB that a step may take: layers are computed again for that.", show_default=False),
+    ] = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -120,7 +124,8 @@ def finetune(
     with progress() as say:
         if say is not None:
             say("compiling a step")
-        tuning = FineTuning(file, config, read.rows, settings, threads=threads)
+        limit = None if memory is None else memory * 10**6
+        tuning = FineTuning(file, config, read.rows, settings, threads=threads, memory_limit=limit)
         compiled = time.perf_counter() - begin
         if resume and checkpoint is not None and checkpoint.exists():
             tuning.restore(checkpoint)
@@ -129,6 +134,8 @@ def finetune(
         before = None if read.held_out is None else tuning.loss(read.held_out)
     with writing(output):  # before anything takes long
         output.mkdir(parents=True, exist_ok=True)
+    again = f", {len(tuning.recomputed)} of {config.layers} layers computed again" if tuning.recomputed else ""
+    typer.echo(f"a step takes {tuning.memory / 1e6:.0f} MB{again}", err=True)
     taken = _train(tuning, checkpoint, save_every)
     with writing(output):
         write_adapter(output, config, tuning.adapter, alpha=settings.alpha, base=base or _base_of(file))
@@ -143,6 +150,8 @@ def finetune(
         "held_out_rows": 0 if read.held_out is None else len(read.held_out),
         "held_out_loss": {"before": before, "after": after},
         "compile_seconds": compiled,
+        "step_bytes": tuning.memory,
+        "recomputed": list(tuning.recomputed),
         "steps": [asdict(step) for step in taken],
     }
     if as_json:

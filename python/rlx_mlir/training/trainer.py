@@ -22,6 +22,7 @@ from rlx_mlir.optim.schedules import Schedule, constant
 from rlx_mlir.optim.steps import NUMBER, RATE, TrainStep, train_step
 from rlx_mlir.place import located
 from rlx_mlir.runtime.memory import MemoryReport
+from rlx_mlir.runtime.prepare import Prepared
 from rlx_mlir.training.memory import within
 
 #: What the metadata of a checkpoint say it is.
@@ -49,6 +50,7 @@ class Trainer:
         loss_scale: float | None = None,
         recompute: Sequence[str] | str = (),
         memory_limit: int | None = None,
+        shared: dict[str, Prepared] | None = None,
         threads: int | None = None,
         **options: Any,
     ) -> None:
@@ -64,6 +66,7 @@ class Trainer:
                 optimiser keeps stay what they are.
             memory_limit: bytes of a step at its peak, with parameters and what the optimiser keeps: as few blocks of
                 the module as possible are computed again so that it stays within.
+            shared: as of `Executable.set_params`.
             threads, options: as of `compile`.
 
         Raises BuildError, InputError as `train_step` and `compile` do, and InputError where there is no such step.
@@ -104,7 +107,7 @@ class Trainer:
         self._kept = {name: np.array(array) for name, array in step.state.items()}
         #: The executable of a step.
         self.executable = compile(step.module, threads=threads, **options)
-        self.executable.set_params({**own, **self._kept})
+        self.executable.set_params({**own, **self._kept}, shared=shared)
         self._arrays = {name: own[name] for name in self._trained} | self._kept
 
     @property

@@ -54,8 +54,8 @@ def test_merged_files_are_the_model_with_the_adapter(tiny_llama: Path, tuned: Pa
     merged = tmp_path / "merged.gguf"
     result = rlx("merge-lora", tiny_llama, tuned, "-o", merged, "--type", "f16")
     assert "14 weights changed, of f16; rounding them is 0.00 times as large as the change" in result.stdout
-    found = json.loads(rlx("merge-lora", tiny_llama, tuned, "-o", merged, "--json").stdout)
-    assert {own["type"] for own in found["weights"]} == {"q4_1", "q8_0", "f32"}
+    found = json.loads(rlx("merge-lora", tiny_llama, tuned, "-o", merged, "--type", "q8_0", "--json").stdout)
+    assert {own["type"] for own in found["weights"]} == {"q8_0"}
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat")
     way = ("--activations", "exact", "--context", 64)
@@ -65,7 +65,7 @@ def test_merged_files_are_the_model_with_the_adapter(tiny_llama: Path, tuned: Pa
     assert compared["divergence"]["mean"] == pytest.approx(
         np.mean([row["divergence"] for row in compared["per_token"]])
     )
-    assert 0 < compared["divergence"]["mean"] < 0.5
+    assert 0 < compared["divergence"]["mean"] < 0.05
     assert compared["loss"] == pytest.approx(np.mean([row["loss"] for row in compared["per_token"]]))
     plain = rlx("eval", tiny_llama, text, *way, "--lora", tuned, "--per-token").stdout.splitlines()
     assert len(plain) == 8

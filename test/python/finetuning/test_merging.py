@@ -14,7 +14,7 @@ from test_adapter import TOKENS, random_adapter
 
 from rlx_mlir.errors import InputError, ModelFileError
 from rlx_mlir.finetuning import merge_adapter
-from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.models.adapter import write_adapter
 from rlx_mlir.models.config import ModelConfig
 
@@ -38,9 +38,11 @@ def test_merged_models_give_the_logits_of_the_adapter(tmp_path: Path, tiny_llama
         assert np.abs(found - wanted).mean() < limit, type
 
 
-def test_all_else_is_as_it_was(tmp_path: Path, adapter: Path, tiny_llama: Path) -> None:
-    merged = merge_adapter(tiny_llama, adapter, tmp_path / "merged.gguf")
-    before, after = GGUFFile(tiny_llama), GGUFFile(tmp_path / "merged.gguf")
+def test_all_else_is_as_it_was(tmp_path: Path, adapter: Path) -> None:
+    values = {"general.a": np.uint8(3), "general.b": np.int32(5), "general.c": 0.1, "general.d": np.float64(0.1)}
+    path = write_gguf(tmp_path / "tiny.gguf", {**tiny_models.metadata(), **values}, tiny_models.tensors())
+    merged = merge_adapter(path, adapter, tmp_path / "merged.gguf")
+    before, after = GGUFFile(path), GGUFFile(tmp_path / "merged.gguf")
     changed = {f"blk.{layer}.{name}.weight" for layer in range(2) for name in ("attn_q", "ffn_down")}
     assert {own.name for own in merged} == changed
     assert list(before.metadata) == list(after.metadata)

@@ -175,6 +175,23 @@ def test_runs_go_on_from_checkpoints_with_the_same_bits(trained: tuple[FineTunin
         assert np.array_equal(array, wanted[name]), name
 
 
+def test_less_memory_gives_the_same_bits(trained: tuple[FineTuning, Path]) -> None:
+    """Of layers that are computed again, too; what is taken is within the limit, and the least is said."""
+    whole = again(trained)
+    limit = whole.memory - 1
+    less = FineTuning(whole.file, whole.config, whole.rows, SETTINGS, memory_limit=limit)
+    assert whole.recomputed == ()
+    assert less.recomputed[0] == "layer0"
+    assert less.memory <= limit
+    for _ in range(2):
+        assert less.step().loss == whole.step().loss
+    for product, factors in whole.adapter.factors.items():
+        for own, wanted in zip(less.adapter.factors[product], factors, strict=True):
+            assert np.array_equal(own, wanted)
+    with pytest.raises(InputError, match=r"computed again, but the limit is 1\.0 KiB"):
+        FineTuning(whole.file, whole.config, whole.rows, SETTINGS, memory_limit=1024)
+
+
 def test_checkpoints_of_other_runs_are_refused(trained: tuple[FineTuning, Path]) -> None:
     other = again(trained, rate=1e-2)
     before = other.adapter
@@ -203,6 +220,11 @@ def test_packed_weights_stay_packed(trained: tuple[FineTuning, Path]) -> None:
     tuning, _ = trained
     matrices = [info for info in tuning.config.weights.values() if len(info.shape) == 2]
     packed = sum(info.size for info in matrices if info.type != "f32")
-    bound = tuning._trainer.executable._bound
+    bound, losses = tuning._trainer.executable._bound, tuning._losses
     assert bound is not None
+    assert losses is not None
+    assert losses._bound is not None
+    panels = [array for array in bound.arrays if array.dtype.itemsize == 1 and array.size > 4096]
+    assert panels
+    assert all(any(array is own for own in losses._bound.arrays) for array in panels), "there is one copy"
     assert sum(array.size for array in bound.arrays if array.dtype == np.float32) < packed / 2
