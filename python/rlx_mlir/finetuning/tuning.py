@@ -7,7 +7,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from rlx_mlir.errors import InputError, shortened
 from rlx_mlir.finetuning.data import Rows
 from rlx_mlir.finetuning.graph import loss_module
 from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.hir import GraphModule
 from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import Adapter, new_adapter
 from rlx_mlir.models.config import ModelConfig
@@ -24,6 +25,7 @@ from rlx_mlir.models.generation import peak_rss
 from rlx_mlir.models.layers import adapter_names
 from rlx_mlir.models.weights import replaced_weights
 from rlx_mlir.optim import adamw, cosine
+from rlx_mlir.place import located
 from rlx_mlir.runtime.executable import Executable
 from rlx_mlir.runtime.prepare import Prepared
 from rlx_mlir.training import Batches, Trainer
@@ -78,7 +80,6 @@ class Step:
     peak_rss: int
 
 
-@dataclass(eq=False)
 class FineTuning:
     """An adapter while it is trained. The same settings and rows give the same bits, for any number of threads.
 
@@ -86,32 +87,42 @@ class FineTuning:
         file, config: the model.
         rows: what is learnt from.
         settings: how.
-        threads: of the compiled code.
-        memory_limit: bytes of a step, with the model: as few layers as possible are computed again for their gradients so
-            that it stays within. The bits are the same.
     """
 
-    file: GGUFFile
-    config: ModelConfig
-    rows: Rows
-    settings: Settings
-    threads: int | None = None
-    memory_limit: int | None = None
-    _losses: Executable | None = field(default=None, init=False, repr=False)
-    _shared: dict[str, Prepared] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
+    @located
+    def __init__(
+        self,
+        file: GGUFFile,
+        config: ModelConfig,
+        rows: Rows,
+        settings: Settings,
+        *,
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
         """Compiles a step.
 
-        Raises InputError where a setting is out of its range, there are too few rows for a step, or the limit is too low.
+        Args:
+            file, config: the model.
+            rows: what is learnt from.
+            settings: how.
+            threads: of the compiled code.
+            memory_limit: bytes of a step, with the model: as few layers as possible are computed again for their
+                gradients so that it stays within. The bits are the same.
+
+        Raises InputError where a setting is out of its range, there are too few rows for a step, or the limit is too
+        low.
         """
-        settings = self.settings
+        self.file, self.config, self.rows, self.settings = file, config, rows, settings
+        self._threads = threads
+        self._losses: Executable | None = None
+        self._shared: dict[str, Prepared] = {}
         inputs = {"tokens": self.rows.tokens, "targets": self.rows.targets, "weights": self.rows.counted}
         self._batches = Batches(inputs, settings.batch, seed=settings.seed, accumulate=settings.accumulate)
         begin = new_adapter(self.config, settings.targets, settings.rank, settings.alpha, settings.seed)
         self._ranks, self._scales = begin.ranks, begin.scales
-        replaced = replaced_weights(self.file, iter(self.config.weights.values()), "refuse")
-        self._weights = decoder.parameters(self.config, self.file, self.rows.length, replaced)
+        replaced_weights(self.file, iter(self.config.weights.values()), "refuse")  # an error, where one isn't finite
+        self._weights = decoder.parameters(self.config, self.file, self.rows.length)
         trained = {}
         for product, factors in begin.factors.items():
             trained |= dict(zip(adapter_names(product), factors, strict=True))
@@ -123,13 +134,13 @@ class FineTuning:
             schedule=cosine(settings.rate, settings.steps, warmup=settings.warmup),
             clip_norm=settings.clip_norm,
             accumulate=settings.accumulate,
-            memory_limit=self.memory_limit,
+            memory_limit=memory_limit,
             shared=self._shared,
-            threads=self.threads,
+            threads=threads,
             activations="exact",
         )
 
-    def _module(self) -> Any:
+    def _module(self) -> GraphModule:
         return loss_module(self.config, self.settings.batch, self.rows.length, self._ranks, self._scales)
 
     @property
@@ -179,7 +190,7 @@ class FineTuning:
         if rows.length != self.rows.length:
             raise InputError(f"rows are of {self.rows.length} tokens, but got such of {rows.length}")
         if self._losses is None:
-            self._losses = compile(self._module(), threads=self.threads, activations="exact")
+            self._losses = compile(self._module(), threads=self._threads, activations="exact")
         # What is prepared of parameters may be computed from those that change.
         self._losses.set_params({**self._weights, **self._trainer.params}, shared=self._shared)
         size, total = self.settings.batch, 0.0

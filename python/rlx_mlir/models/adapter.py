@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .. import checks
 from ..errors import InputError, ModelFileError, UnsupportedError, did_you_mean, shortened
 from ..frontends.documents import read_object
 from ..frontends.safetensors import SafetensorsFile
@@ -128,7 +129,16 @@ def new_adapter(config: ModelConfig, targets: Sequence[str], rank: int, alpha: f
         targets: products of every layer, among `layers.ADAPTED`.
         rank, alpha: what is added is multiplied by alpha / rank.
         seed: of A.
+
+    Raises InputError where a number is out of its range, or a target isn't one of the products.
     """
+    checks.whole("rank", rank, 1)
+    if not 0 < checks.real("alpha", alpha) < np.inf:
+        raise InputError(f"'alpha' is a positive number, but got {alpha!r}")
+    for target in checks.names("targets", targets):
+        checks.choice("targets", target, ADAPTED)
+    if not targets:
+        raise InputError("an adapter has a target at least, but 'targets' is empty")
     random = np.random.default_rng(seed)
     factors = {}
     for layer in range(config.layers):

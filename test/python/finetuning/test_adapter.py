@@ -74,6 +74,23 @@ def test_a_new_adapter_changes_nothing(config: ModelConfig) -> None:
     assert set(adapter.scales.values()) == {2.0}
 
 
+@pytest.mark.parametrize(
+    ("targets", "rank", "alpha", "text"),
+    [
+        (("attn_q",), 0, 8.0, "'rank'"),
+        (("attn_q",), 4, 0.0, "'alpha' is a positive number, but got 0.0"),
+        (("attn_q",), 4, float("nan"), "'alpha' is a positive number, but got nan"),
+        (("q_proj",), 4, 8.0, "'targets'"),
+        ((), 4, 8.0, "an adapter has a target at least"),
+    ],
+)
+def test_numbers_and_targets_are_checked(
+    config: ModelConfig, targets: tuple[str, ...], rank: int, alpha: float, text: str
+) -> None:
+    with pytest.raises(InputError, match=text):
+        new_adapter(config, targets, rank, alpha, 0)
+
+
 def test_targets_are_words() -> None:
     assert products_of("v_proj, q") == ("attn_q", "attn_v")
     assert products_of("all") == ADAPTED
