@@ -123,7 +123,7 @@ class FineTuning:
         self._ranks, self._scales = begin.ranks, begin.scales
         replaced_weights(self.file, iter(self.config.weights.values()), "refuse")  # an error, where one isn't finite
         self._weights = decoder.parameters(self.config, self.file, self.rows.length)
-        trained = {}
+        trained: dict[str, np.ndarray] = {}
         for product, factors in begin.factors.items():
             trained |= dict(zip(adapter_names(product), factors, strict=True))
         self._trainer = Trainer(

@@ -184,7 +184,7 @@ def write_adapter(
         tensors[f"{name}.lora_B.weight"] = b if order is None else b[order]
     targets = {product.split(".")[2] for product in adapter.factors}
     (rank,) = set(adapter.ranks.values())
-    described = {
+    described: dict[str, object] = {
         "alpha_pattern": {},
         "base_model_name_or_path": base,
         "bias": "none",

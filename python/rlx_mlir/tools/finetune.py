@@ -34,60 +34,84 @@ class _Data:
     held_out: Rows | None
 
 
+_DataArgument = Annotated[
+    Path,
+    typer.Argument(help="JSON lines: {messages: [{role, content}, …]}, {prompt, completion} or {text} in each."),
+]
+_FolderOption = Annotated[Path, typer.Option("-o", "--output", help="Folder for the adapter, in PEFT's layout.")]
+_RankOption = Annotated[int, typer.Option("--lora", min=1, help="Rank of the adapter.")]
+_AlphaOption = Annotated[
+    float | None, typer.Option(help="What is added is multiplied by alpha / rank; twice the rank.")
+]
+_TargetsOption = Annotated[
+    str, typer.Option(help="Products with an adapter: of q, k, v, o, gate, up, down, with commas; or all.")
+]
+_LengthOption = Annotated[
+    int | None,
+    typer.Option(min=2, help="Tokens of an example at most: 512, or the model's.", show_default=False),
+]
+_BatchOption = Annotated[int, typer.Option(min=1, help="Examples that are computed at once.")]
+_AccumulateOption = Annotated[int, typer.Option(min=1, help="Batches of a step.")]
+_EpochsOption = Annotated[
+    float | None, typer.Option(help="How often the examples are gone through; 3 times.", show_default=False)
+]
+_StepsOption = Annotated[int | None, typer.Option(min=1, help="Steps, in place of epochs.", show_default=False)]
+_LrOption = Annotated[float, typer.Option(help="Largest learning rate; it falls along half a cosine.")]
+_WarmupOption = Annotated[
+    int | None, typer.Option(min=0, help="Steps in which it rises; a twentieth of all.", show_default=False)
+]
+_WeightDecayOption = Annotated[float, typer.Option(help="Of AdamW.")]
+_ClipNormOption = Annotated[float, typer.Option(help="Largest norm of all gradients together.")]
+_SeedOption = Annotated[int, typer.Option(min=0, help="Repeats the same run, to the bit.")]
+_PackOption = Annotated[
+    bool, typer.Option("--pack", help="Put examples one behind the other into rows of --length tokens.")
+]
+_EvaluationOption = Annotated[
+    str,
+    typer.Option(
+        "--eval",
+        metavar="FILE|FRACTION",
+        help="Held-out examples, of a file or a part of the data: their loss is shown before and after.",
+    ),
+]
+_CheckpointOption = Annotated[
+    Path | None, typer.Option(help="File that is written on the way, to go on from.", show_default=False)
+]
+_SaveEveryOption = Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")]
+_ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on from --checkpoint, where it is there.")]
+_BaseOption = Annotated[
+    str, typer.Option(help="The model's name for transformers, which PEFT reads; that in the file by default.")
+]
+_MemoryOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="MB that a step may take: layers are computed again for that.", show_default=False),
+]
+
+
 def finetune(
     model: ModelArgument,
-    data: Annotated[
-        Path,
-        typer.Argument(help="JSON lines: {messages: [{role, content}, …]}, {prompt, completion} or {text} in each."),
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the adapter, in PEFT's layout.")],
-    lora: Annotated[int, typer.Option("--lora", min=1, help="Rank of the adapter.")] = 8,
-    alpha: Annotated[
-        float | None, typer.Option(help="What is added is multiplied by alpha / rank; twice the rank.")
-    ] = None,
-    targets: Annotated[
-        str, typer.Option(help="Products with an adapter: of q, k, v, o, gate, up, down, with commas; or all.")
-    ] = "q,v",
-    length: Annotated[
-        int | None,
-        typer.Option(min=2, help="Tokens of an example at most: 512, or the model's.", show_default=False),
-    ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Examples that are computed at once.")] = 4,
-    accumulate: Annotated[int, typer.Option(min=1, help="Batches of a step.")] = 1,
-    epochs: Annotated[
-        float | None, typer.Option(help="How often the examples are gone through; 3 times.", show_default=False)
-    ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps, in place of epochs.", show_default=False)] = None,
-    lr: Annotated[float, typer.Option(help="Largest learning rate; it falls along half a cosine.")] = 2e-4,
-    warmup: Annotated[
-        int | None, typer.Option(min=0, help="Steps in which it rises; a twentieth of all.", show_default=False)
-    ] = None,
-    weight_decay: Annotated[float, typer.Option(help="Of AdamW.")] = 0.0,
-    clip_norm: Annotated[float, typer.Option(help="Largest norm of all gradients together.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Repeats the same run, to the bit.")] = 0,
-    pack: Annotated[
-        bool, typer.Option("--pack", help="Put examples one behind the other into rows of --length tokens.")
-    ] = False,
-    evaluation: Annotated[
-        str,
-        typer.Option(
-            "--eval",
-            metavar="FILE|FRACTION",
-            help="Held-out examples, of a file or a part of the data: their loss is shown before and after.",
-        ),
-    ] = "",
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="File that is written on the way, to go on from.", show_default=False)
-    ] = None,
-    save_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 50,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoint, where it is there.")] = False,
-    base: Annotated[
-        str, typer.Option(help="The model's name for transformers, which PEFT reads; that in the file by default.")
-    ] = "",
-    memory: Annotated[
-        int | None,
-        typer.Option(min=1, help="MB that a step may take: layers are computed again for that.", show_default=False),
-    ] = None,
+    data: _DataArgument,
+    output: _FolderOption,
+    lora: _RankOption = 8,
+    alpha: _AlphaOption = None,
+    targets: _TargetsOption = "q,v",
+    length: _LengthOption = None,
+    batch: _BatchOption = 4,
+    accumulate: _AccumulateOption = 1,
+    epochs: _EpochsOption = None,
+    steps: _StepsOption = None,
+    lr: _LrOption = 2e-4,
+    warmup: _WarmupOption = None,
+    weight_decay: _WeightDecayOption = 0.0,
+    clip_norm: _ClipNormOption = 1.0,
+    seed: _SeedOption = 0,
+    pack: _PackOption = False,
+    evaluation: _EvaluationOption = "",
+    checkpoint: _CheckpointOption = None,
+    save_every: _SaveEveryOption = 50,
+    resume: _ResumeOption = False,
+    base: _BaseOption = "",
+    memory: _MemoryOption = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -96,8 +120,8 @@ def finetune(
     Only the assistant's turns of messages, or completions, are learnt. `rlx generate --lora FOLDER` uses the adapter,
     `rlx merge-lora` makes it part of a model.
     """
-    from rlx_mlir.finetuning.tuning import FineTuning, Settings
-    from rlx_mlir.models.adapter import products_of, write_adapter
+    from rlx_mlir.finetuning.tuning import Settings
+    from rlx_mlir.models.adapter import products_of
 
     if resume and checkpoint is None:
         raise InputError("'--resume' goes on from a file: '--checkpoint' names it")
@@ -120,44 +144,75 @@ def finetune(
         clip_norm=clip_norm,
         seed=seed,
     )
+    checkpoints = _Checkpoints(checkpoint, save_every, resume)
+    limit = None if memory is None else memory * 10**6
+    found = _run(_Task(file, config, read, settings), output, checkpoints, base, threads=threads, memory_limit=limit)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo("\n".join(_summary(found)))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A model, what it learns from, and how."""
+
+    file: GGUFFile
+    config: ModelConfig
+    data: _Data
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class _Checkpoints:
+    """The file of checkpoints, steps between them, and whether the run goes on from one that is there."""
+
+    path: Path | None
+    every: int
+    resume: bool
+
+
+def _run(
+    task: _Task, output: Path, checkpoints: _Checkpoints, base: str, *, threads: int | None, memory_limit: int | None
+) -> dict[str, Any]:
+    """Trains an adapter and writes it; gives what is said of the run."""
+    from rlx_mlir.finetuning.tuning import FineTuning
+    from rlx_mlir.models.adapter import write_adapter
+
+    rows, held_out = task.data.rows, task.data.held_out
     begin = time.perf_counter()
     with progress() as say:
         if say is not None:
             say("compiling a step")
-        limit = None if memory is None else memory * 10**6
-        tuning = FineTuning(file, config, read.rows, settings, threads=threads, memory_limit=limit)
+        tuning = FineTuning(task.file, task.config, rows, task.settings, threads=threads, memory_limit=memory_limit)
         compiled = time.perf_counter() - begin
-        if resume and checkpoint is not None and checkpoint.exists():
-            tuning.restore(checkpoint)
-        if say is not None and read.held_out is not None:
+        if checkpoints.resume and checkpoints.path is not None and checkpoints.path.exists():
+            tuning.restore(checkpoints.path)
+        if say is not None and held_out is not None:
             say("computing the loss of what is held out")
-        before = None if read.held_out is None else tuning.loss(read.held_out)
+        before = None if held_out is None else tuning.loss(held_out)
     with writing(output):  # before anything takes long
         output.mkdir(parents=True, exist_ok=True)
-    again = f", {len(tuning.recomputed)} of {config.layers} layers computed again" if tuning.recomputed else ""
+    again = f", {len(tuning.recomputed)} blocks computed again" if tuning.recomputed else ""
     typer.echo(f"a step takes {tuning.memory / 1e6:.0f} MB{again}", err=True)
-    taken = _train(tuning, checkpoint, save_every)
+    taken = _train(tuning, checkpoints)
+    name = base or _base_of(task.file)
     with writing(output):
-        write_adapter(output, config, tuning.adapter, alpha=settings.alpha, base=base or _base_of(file))
-    after = None if read.held_out is None else tuning.loss(read.held_out)
-    found = {
+        write_adapter(output, task.config, tuning.adapter, alpha=task.settings.alpha, base=name)
+    return {
         "adapter": str(output),
-        "settings": asdict(settings),
-        "rows": len(read.rows),
-        "length": read.rows.length,
-        "answer_tokens": read.rows.answers,
-        "cut_examples": read.rows.cut,
-        "held_out_rows": 0 if read.held_out is None else len(read.held_out),
-        "held_out_loss": {"before": before, "after": after},
+        "settings": asdict(task.settings),
+        "rows": len(rows),
+        "length": rows.length,
+        "answer_tokens": rows.answers,
+        "cut_examples": rows.cut,
+        "held_out_rows": 0 if held_out is None else len(held_out),
+        "held_out_loss": {"before": before, "after": None if held_out is None else tuning.loss(held_out)},
         "compile_seconds": compiled,
         "step_bytes": tuning.memory,
         "recomputed": list(tuning.recomputed),
         "steps": [asdict(step) for step in taken],
     }
-    if as_json:
-        print_json(found)
-    else:
-        typer.echo("\n".join(_summary(found, settings, taken)))
 
 
 def _opened(model: str) -> tuple[GGUFFile, ModelConfig]:
@@ -239,16 +294,17 @@ def _base_of(file: GGUFFile) -> str | None:
     return None
 
 
-def _train(tuning: FineTuning, checkpoint: Path | None, every: int) -> list[Step]:
+def _train(tuning: FineTuning, checkpoints: _Checkpoints) -> list[Step]:
     """Takes the steps that are left, with checkpoints on the way and at the end."""
     taken: list[Step] = []
+    path, last = checkpoints.path, tuning.settings.steps
     with _shown(tuning) as show:
         for step in tuning.run():
             taken.append(step)
             show(step)
-            if checkpoint is not None and (step.number % every == 0 or step.number == tuning.settings.steps):
-                with writing(checkpoint):
-                    tuning.save(checkpoint)
+            if path is not None and (step.number % checkpoints.every == 0 or step.number == last):
+                with writing(path):
+                    tuning.save(path)
     return taken
 
 
@@ -279,20 +335,20 @@ def _figures(step: Step) -> str:
     return f"loss {step.loss:.4f}, {rate:.0f} tokens/s, {step.peak_rss / 1e9:.2f} GB"
 
 
-def _summary(found: dict[str, Any], settings: Settings, taken: list[Step]) -> list[str]:
+def _summary(found: dict[str, Any]) -> list[str]:
     """What was done, as lines."""
     lines = [
         f"{found['rows']} rows of {found['length']} tokens, {found['answer_tokens']} tokens of answers"
         + (f"; {found['cut_examples']} examples are cut" if found["cut_examples"] else "")
     ]
+    taken = found["steps"]
     if taken:
-        seconds = sum(step.seconds for step in taken)
-        tokens = sum(step.tokens for step in taken)
+        seconds, tokens = (sum(step[name] for step in taken) for name in ("seconds", "tokens"))
         lines.append(
-            f"{len(taken)} of {settings.steps} steps in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s, "
-            f"peak memory {taken[-1].peak_rss / 1e6:.0f} MB, compiled in {found['compile_seconds']:.1f} s"
+            f"{len(taken)} of {found['settings']['steps']} steps in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s, "
+            f"peak memory {taken[-1]['peak_rss'] / 1e6:.0f} MB, compiled in {found['compile_seconds']:.1f} s"
         )
-        lines.append(f"loss {taken[0].loss:.4f} at step {taken[0].number}, {taken[-1].loss:.4f} at the last")
+        lines.append(f"loss {taken[0]['loss']:.4f} at step {taken[0]['number']}, {taken[-1]['loss']:.4f} at the last")
     losses = found["held_out_loss"]
     if losses["before"] is not None:
         lines.append(
