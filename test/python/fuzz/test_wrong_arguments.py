@@ -20,7 +20,7 @@ import tiny_encoders
 from test_api_map import BLOCKS, EVERY_PRIMITIVE, SCANS, Graph
 
 import rlx_mlir as rlx
-from rlx_mlir import GraphModule, formats
+from rlx_mlir import GraphModule, formats, optim
 from rlx_mlir.errors import RlxError
 
 
@@ -327,11 +327,38 @@ def descriptions(folder: Path) -> dict[str, Call]:
     }
 
 
+def loss_of_a_vector() -> GraphModule:
+    """The mean of the squares of x w."""
+    m = GraphModule.mir("loss")
+    y = m.mul(m.input("x", [2, 4]), m.param("w", [4]))
+    m.set_outputs({"loss": m.mean(m.mul(y, y), [0, 1])})
+    return m
+
+
+def trainer(module: Any, params: Any, **options: Any) -> dict[str, np.ndarray]:
+    """A trainer after one step."""
+    made = rlx.Trainer(module, params, **options)
+    return made.step({"x": np.ones((2, 4), np.float32)})
+
+
+def of_optim() -> dict[str, Call]:
+    return {
+        "adamw": Call(optim.adamw),
+        "constant": Call(optim.constant, (1e-3,)),
+        "cosine": Call(optim.cosine, (1e-3, 10)),
+        "linear": Call(optim.linear, (1e-3, 10)),
+        "lion": Call(optim.lion),
+        "sgd": Call(optim.sgd),
+        "train_step": Call(optim.train_step, (loss_of_a_vector(), optim.sgd())),
+    }
+
+
 def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
     m = small()
     options = tuple(field.name for field in dataclasses.fields(rlx.CompileOptions))[1:]
     rlx.compile(m).artifact.save(folder / "f.rlx")
     arrays = {"x": np.ones((2, 4), np.float32), "w": np.ones(4, np.float32)}
+    loss = loss_of_a_vector()
     return {
         "Budgets": Call(rlx.Budgets),
         "CompileOptions": Call(rlx.CompileOptions),
@@ -351,6 +378,16 @@ def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
             register, ("wrong.other",), {"infer": own_same, "reference": own_same, "kernel": own_same}, more=("x",)
         ),
         "tune": Call(rlx.tune, (None,)),
+        **{name: Call(getattr(rlx, name), (loss,), {"wrt": ["w"]}) for name in ("hessian", "hvp", "jvp")},
+        **{name: Call(getattr(rlx, name), (loss,), {"wrt": ["w"]}) for name in ("jacfwd", "jacrev")},
+        **{
+            name: Call(getattr(rlx, name), (loss,), {"wrt": ["w"], "recompute": []})
+            for name in ("grad", "grad_with_loss", "value_and_grad", "vjp")
+        },
+        "vmap": Call(rlx.vmap, (loss, ["x"]), {"size": 2, "out_axes": 0}),
+        "Trainer": Call(
+            trainer, (loss, {"w": np.ones(4, np.float32)}), more=tuple(inspect.signature(rlx.Trainer).parameters)[2:-1]
+        ),
         "unregister_op": Call(rlx.unregister_op, ("wrong.nothing",)),
         "register_generator": Call(
             generator, ("wrong.generator",), {"kernels": "broadcast", "emit": lambda name, config, target: ""}
@@ -433,11 +470,12 @@ def everything(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, encod
         "Model": models(tiny_llama),
         "Encoder": encoders(encoder),
         "formats": of_formats(),
+        "optim": of_optim(),
         "functions": functions(folder, tiny_llama, encoder),
     }
 
 
-GROUPS = ["Value", "GraphModule", "Executable", "Artifact", "Model", "Encoder", "formats", "functions"]
+GROUPS = ["Value", "GraphModule", "Executable", "Artifact", "Model", "Encoder", "formats", "optim", "functions"]
 
 
 @pytest.fixture(autouse=True)
@@ -460,6 +498,7 @@ def test_every_function_of_the_api_is_called_here(everything: dict[str, dict[str
         assert methods(owner) - internal - {"__call__"} <= called | {"primitives"}, owner
     named = {name for name in formats.__all__ if inspect.isfunction(getattr(formats, name))}
     assert named <= everything["formats"].keys()
+    assert {name for name in optim.__all__ if name.islower()} == everything["optim"].keys()
     classes = {"Value", "GraphModule", "Executable", "Artifact", "Model", "Encoder"}
     on_gpus = {"CudaExecutable", "DeviceArray"}  # test_cuda.py, test_device_array.py: they need a driver
-    assert set(rlx.__all__) - classes - on_gpus - {"errors"} == everything["functions"].keys()
+    assert set(rlx.__all__) - classes - on_gpus - {"errors", "optim", "training"} == everything["functions"].keys()

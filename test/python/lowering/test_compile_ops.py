@@ -186,6 +186,7 @@ def movement(p: Program, dtype: str) -> None:
         flat=m.reshape(x, [-1, 8]),
         rows=m.reshape(x, ["a", 24]),
         split=m.reshape(x, ["a", 3, 2, -1]),
+        apart=m.reshape(m.barrier(x), [-1, 8]),
         reversed=m.transpose(x),
         swapped=m.transpose(x, [1, 0, 2]),
         through=m.reshape(m.transpose(m.reshape(x, ["a", 24])), [8, 3, -1]),

@@ -100,6 +100,7 @@ LOADING: dict[str, tuple[Any, bool]] = {
     "download": (False, True),
     "progress": (lambda words: None, True),
     "time_limit": (500.0, True),
+    "lora": (None, True),  # adapters are written in test/python/finetuning
 }
 PROMPT = list(range(10, 30))
 
@@ -161,7 +162,7 @@ LINES = (
     "export {module} --stage kernels --activations exact -o {out}.json",
     "export {llama} --function decode --context 64 --chunk 16",
     "estimate {llama} --function decode --context 64 --chunk 16 --json",
-    "estimate {module} --maximum n=16",
+    "estimate {module} --maximum n=16 --target cpu --activations exact",
     "report {llama} --function decode --activations exact --context 64 --chunk 16 --ranges f16 --json "
     "--skip-fusion all",
     "report {module} --target nvptx --chip sm_80",
@@ -180,6 +181,7 @@ LINES = (
     "cache clear --models --json",
     "check-gpu --only copies --number 0 --timeout 300 --json",
     "fuzz graphs --seed 1 --count 1 --minutes 5 -j 1 --first 4 --out {out} --op mir.add --load {operations} --json",
+    "fuzz derivatives --seed 1 --count 1 --minutes 5 -j 1 --first 4 --out {out} --json",
     "fuzz gguf {llama} --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --json",
     "fuzz text --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --corpus {corpus} --json",
     "fuzz bytecode --seed 1 --count 1 --minutes 5 -j 1 --first 0 --out {out} --corpus {corpus} --json",
@@ -188,7 +190,16 @@ LINES = (
     "fuzz folders --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --json",
     "fuzz replay {case} --json",
     "ops swiglu --json",
-    "calibrate {module} {arrays} --params {arrays} --method percentile --percentile 99 --quantize -o {out}.mlir",
+    "calibrate {module} {inputs} --params {weights} --method percentile --percentile 99 --quantize -o {out}.mlir",
+    "calibrate {module} {inputs} --params {weights} --least-ratio 20 --quantize",
+    "finetune {llama} {dialogues} -o {out} --lora 2 --alpha 4 --targets q --length 16 --batch 1 --accumulate 2 "
+    "--steps 1 --lr 1e-3 --warmup 1 --weight-decay 0.1 --clip-norm 2 --seed 1 --pack --eval 0.5 "
+    "--checkpoint {out}.safetensors --save-every 1 --resume --base tiny --memory 500 --threads 1 --json",
+    "finetune {llama} {dialogues} -o {out} --epochs 0.5 --length 16 --batch 1",
+    "merge-lora {llama} {adapter} -o {out}.gguf --type f16 --json",
+    "eval {llama} {text} --context 16 --stride 8 --lora {adapter} --activations exact --kv-cache f16 --against {llama} "
+    "--against-lora {adapter} --against-activations int8 --per-token --threads 1 --chunk 16 --device cpu --json",
+    "generate {llama} hello --greedy --max-tokens 2 --lora {adapter} --activations exact --context 64 --chunk 16",
     "interesting text {module} --match mir.add --opt --cse --seconds 60",
 )
 #: Commands whose exit status says what was found, or whether; `check-gpu` finds no GPU on most machines.
@@ -230,12 +241,31 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str
     (tmp_path / "m.mlir").write_text(module.to_text())
     (tmp_path / "clean.mlir").write_text(product().to_text())
     np.savez(tmp_path / "arrays.npz", x=np.ones((5, 24), np.float32), w=np.ones((24, 40), np.float32))
+    np.savez(tmp_path / "inputs.npz", x=np.ones((5, 24), np.float32))
+    np.savez(tmp_path / "weights.npz", w=np.ones((24, 40), np.float32))
+    (tmp_path / "dialogues.jsonl").write_text('{"prompt": "the", "completion": " cat"}\n' * 4)
+    (tmp_path / "text.txt").write_text("the cat sat on the mat " * 4)
     case_of(module).save(tmp_path / "case.mlir")
     for name in ("passes", "operations"):  # each is loaded once in a process
         (tmp_path / f"{name}_of_options.py").write_text("")
     bert = tiny_encoders.BERT
     folder = tiny_encoders.write(tmp_path / "bert", bert, tiny_encoders.tensors(bert))
     (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "the "}}')
+    adapter = tmp_path / "adapter"
+    words = (
+        "finetune",
+        tiny_llama,
+        tmp_path / "dialogues.jsonl",
+        "-o",
+        adapter,
+        "--steps",
+        1,
+        "--batch",
+        1,
+        "--length",
+        16,
+    )
+    assert CliRunner().invoke(app, list(map(str, words))).exit_code == 0
     found = {
         "llama": tiny_llama,
         "bert": folder,
@@ -244,6 +274,11 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str
         "passes": tmp_path / "passes_of_options.py",
         "operations": tmp_path / "operations_of_options.py",
         "arrays": tmp_path / "arrays.npz",
+        "inputs": tmp_path / "inputs.npz",
+        "weights": tmp_path / "weights.npz",
+        "dialogues": tmp_path / "dialogues.jsonl",
+        "text": tmp_path / "text.txt",
+        "adapter": adapter,
         "case": tmp_path / "case.mlir",
         "corpus": tmp_path / "corpus",
         "triple": machine()[0],

@@ -114,9 +114,7 @@ def test_killed_writers_leave_a_whole_checkpoint(tmp_path):
         np.testing.assert_array_equal(second.params[name], array, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("precision", "scale"), [("bf16", None), pytest.param("f16", 4096.0, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("precision", "scale"), [("bf16", None), pytest.param("f16", 4096.0, marks=pytest.mark.slow)])
 def test_products_of_sixteen_bits(precision, scale):
     batches = Batches(data(), 16, seed=3)
     own = trainer(precision=precision, loss_scale=scale)
