@@ -9,6 +9,7 @@ from rlx_mlir import checks, ir
 from rlx_mlir.autodiff import rules as rules
 from rlx_mlir.autodiff.batching import Own, batch
 from rlx_mlir.autodiff.builders import Builders
+from rlx_mlir.autodiff.rules.packed import read_in_rows
 from rlx_mlir.autodiff.work import copy_of
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import GraphModule, place
@@ -107,6 +108,7 @@ def _axes(module: ir.AnyModule, in_axes: object) -> dict[str, int]:
 
 def _batched(source: ir.AnyModule, axes: Mapping[str, int], length: Size, out: int) -> GraphModule:
     """A module of a batch of calls of another one."""
+    read_in_rows(Builders(source))
     function = entry_function(source)
     name = function_name(function)
     m = Builders(empty_module(name, source.context, place.caller()))

@@ -58,7 +58,7 @@ class Reverse:
         op: the operation.
         results: its results.
         cotangents: of each result; None for zeros, but not of all.
-        active: of each operand, whether its cotangent is wanted; of an operation with regions, for its rule.
+        active: of each operand, whether its cotangent is wanted: rules may save the work for others.
     """
 
     op: ir.Operation
@@ -289,6 +289,21 @@ def fitted(m: Builders, op: ir.Operation, change: Value, like: Value) -> Value:
     if not alike or any(a != b for a, b in both if isinstance(a, int) and isinstance(b, int)):
         raise AssertionError(f"the rule of '{op.name}' gives {given} for {wanted}")
     return reshaped(m, change, like)
+
+
+def as_index(m: Builders, x: Value) -> Value:
+    """Indices in a type that numbers of elements fit in; of floats, their whole parts, as operations take them."""
+    word = "i64" if x.dtype.name in ("int64", "uint64", "uint32") else "i32"
+    return x if x.dtype.name == ("int64" if word == "i64" else "int32") else m.cast(x, word)
+
+
+def taken(m: Builders, table: Value, indices: Value, axis: int) -> Value:
+    """Entries along a dimension that may have none: then zeros. What is outside is any number, to be masked."""
+    sizes = m.sizes_of(table)
+    if not sizes[axis].constant:
+        zero = m.expand(m.constant(0.0, table.dtype), [*sizes[:axis], 1, *sizes[axis + 1 :]])
+        table = m.concat([table, zero], axis)
+    return m.gather(table, indices, axis)
 
 
 def unbroadcast(m: Builders, gradient: Value, like: Value) -> Value:

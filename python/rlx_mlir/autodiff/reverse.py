@@ -28,8 +28,9 @@ def pull_back(
         given: cotangents of some values, of their types.
         wanted: values that operations read.
 
-    Gives a cotangent for each of `wanted`, None where nothing of `given` depends on it. Raises InputError that names
-    the operation where one on the way has no rule.
+    Gives a cotangent for each of `wanted`, None where nothing of `given` depends on it. That of a value that is listed
+    more than once, such as one that is two operands, is in the first place: what is given adds up. Raises InputError
+    that names the operation where one on the way has no rule.
     """
     active = active_values(ops, wanted)
     cotangents = dict(given)
@@ -46,7 +47,7 @@ def pull_back(
                     before = cotangents.get(operand)
                     with m.stemming_from(op):
                         cotangents[operand] = cotangent if before is None else m.add(before, cotangent)
-    return [cotangents.get(value) for value in wanted]
+    return [cotangents.pop(value, None) for value in wanted]
 
 
 def active_values(ops: Sequence[ir.Operation], wanted: Sequence[ir.Value]) -> set[ir.Value]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rlx_mlir import checks, ir
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import is_differentiable
+from rlx_mlir.autodiff.rules.packed import read_in_rows
 from rlx_mlir.autodiff.rules.splats import join_images
 from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir import GraphModule, place
@@ -96,6 +97,7 @@ def work_on(module: ir.AnyModule, known: Iterable[str]) -> Work:
         decompose(module.operation, all=False, only="+".join(sorted(name.removeprefix("mir.") for name in names)))
     join_images(module)
     m = Builders(module)
+    read_in_rows(m)
     *ops, end = [op.operation for op in m._block.operations]
     inputs = {own.name: m._block.arguments[own.index] for own in arguments(m.entry)}
     outputs = {own.name: value for own, value in zip(results(m.entry), end.operands, strict=True)}

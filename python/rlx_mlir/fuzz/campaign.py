@@ -181,7 +181,12 @@ def fuzzer_of(path: Path) -> str:
     by_suffix = {suffix: fuzzer for fuzzer, (suffix, _, _) in FUZZERS.items() if suffix not in (".mlir", ".gguf")}
     if path.suffix in by_suffix:
         return by_suffix[path.suffix]
-    marks = ((b"// fuzz: ", "graphs"), (b"// fuzz text: ", "text"), (b"// fuzz scaling: ", "scaling"))
+    marks = (
+        (b'// fuzz: {"fuzzer": "derivatives"', "derivatives"),
+        (b"// fuzz: ", "graphs"),
+        (b"// fuzz text: ", "text"),
+        (b"// fuzz scaling: ", "scaling"),
+    )
     for mark, fuzzer in marks:
         if mark in head:
             return fuzzer

@@ -40,11 +40,13 @@ class Case:
         runs: for each run, the value of every input and parameter.
         options: of `compile`: activations, level, features; `apart`: whether to compile without fusion, too; `load`:
             files that register operations of the user's own.
+        fuzzer: which one it is a case of: `graphs` or `derivatives`.
     """
 
     module: GraphModule
     runs: list[dict[str, np.ndarray]]
     options: dict[str, Any] = field(default_factory=dict)
+    fuzzer: str = "graphs"
 
     def save(self, path: Path) -> None:
         """Writes `path` and the file with its arrays."""
@@ -55,7 +57,7 @@ class Case:
             for name, array in run.items()
         }
         np.savez_compressed(path.with_suffix(".npz"), **arrays)
-        settings = json.dumps({"options": self.options, "runs": len(self.runs)})
+        settings = json.dumps({"fuzzer": self.fuzzer, "options": self.options, "runs": len(self.runs)})
         text = self.module.to_text(locations=False)
         path.write_text(f"// rlx fuzz replay {path.name}\n{_MARK}{settings}\n{text}")
 
@@ -79,7 +81,7 @@ class Case:
                     dtype = np.dtype(np.uint8) if packed else DTYPES[str(known[name].type.element_type)]
                     # bfloat16 is read as bytes without a type, floats of 8 bits as integers.
                     runs[int(number)][name] = array if array.dtype == dtype else array.view(dtype)
-        return cls(module, runs, settings["options"])
+        return cls(module, runs, settings["options"], settings.get("fuzzer", "graphs"))
 
 
 def load_operations(files: Iterable[str]) -> None:

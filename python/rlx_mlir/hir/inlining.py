@@ -27,7 +27,12 @@ def add_argument(graph: Graph, type: ir.Type, dims: Dims, name: str = "", kind: 
     name = name or f"operand{len(graph._block.arguments)}"
     known = graph._all_dims()  # before there is the argument: its own follow from no symbols
     handle = graph._block.add_argument(type, ir.Location.unknown(graph._context))
-    symbols = ["" if size.constant is not None else str(size) if _is_symbol(size) else "?" for size in dims]
+    # A size that is found to be a number may still be an unknown one of the type.
+    dynamic = [size == ir.ShapedType.get_dynamic_size() for size in ir.RankedTensorType(type).shape]
+    symbols = [
+        str(size) if _is_symbol(size) else "?" if unknown or size.constant is None else ""
+        for size, unknown in zip(dims, dynamic, strict=True)
+    ]
     attributes = argument_attributes(graph._context, name, kind, symbols)
     graph._signature.append(graph._function, name, type, attributes)
     known[handle] = dims

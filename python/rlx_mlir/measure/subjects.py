@@ -11,9 +11,9 @@ import numpy as np
 
 from rlx_mlir.compiler import CompileOptions
 from rlx_mlir.errors import InputError
-from rlx_mlir.mir.dims import DEFAULT_MAXIMUM
 from rlx_mlir.measure.profile import sample_ids
 from rlx_mlir.measure.programs import executable_of, graph_of, is_on_gpu, material_of, options_of
+from rlx_mlir.mir.dims import DEFAULT_MAXIMUM
 from rlx_mlir.models.model import Model, _Session
 from rlx_mlir.runtime.device import DeviceArray
 from rlx_mlir.runtime.executable import Executable

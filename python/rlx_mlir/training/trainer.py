@@ -118,7 +118,8 @@ class Trainer:
     @property
     def memory(self) -> MemoryReport:
         """Bytes of a step, as it is planned: nothing has to run for it."""
-        return self.executable.dispatch_report().memory
+        report: MemoryReport = self.executable.dispatch_report().memory
+        return report
 
     @property
     def steps(self) -> int:

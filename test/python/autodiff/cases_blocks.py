@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
-from derivatives import SINGLE, Case, given, integers, normal, positive, weight
+from derivatives import EXACT, SINGLE, Case, given, integers, normal, positive, weight
 
 HEADS = {"num_heads": 2, "head_dim": 4}
 SHARED = {**HEADS, "num_kv_heads": 1}
@@ -81,16 +81,16 @@ PRODUCTS = {
 }
 
 
-def _scaled(scheme, shape, scale, *, code_type="i8", **more):
+def _scaled(scheme, shape, scale, *, rows=(2,), code_type="i8", wrt="x", **more):
     """A product with a weight of five inputs and three outputs whose scales are a tensor."""
-    inputs = {"x": normal(2, 5), "w": integers(*shape, least=-120, below=120, dtype=code_type), "s": scale, **more}
+    inputs = {"x": normal(*rows, 5), "w": integers(*shape, least=-120, below=120, dtype=code_type), "s": scale, **more}
 
     def build(b, x, w, s, *rest):
         if scheme == "nvfp4":
             return b.dequant_matmul_nvfp4(x, w, s, *rest)
         return b.dequant_matmul(x, w, s, *rest, scheme=scheme)
 
-    return Case(build, inputs, wrt=["x"])
+    return Case(build, inputs, wrt=[*wrt], tolerance=EXACT if wrt == "x" else SINGLE)
 
 
 SCALES = normal(3, 3, dtype="f32")
@@ -102,6 +102,13 @@ SCALED = {
         "int4": _scaled("int4/2", (8,), SCALES),
         "fp8e4m3": _scaled("fp8e4m3", (5, 3), normal(3, dtype="f32")),
         "fp8e5m2": _scaled("fp8e5m2", (5, 3), given([1e-3, 1e-4, -1e-3], "f32")),
+        "int8 by scales": _scaled("int8/2", (5, 3), SCALES, wrt="xs"),
+        "int8a by zeros": _scaled("int8a/2", (5, 3), SCALES, z=SCALES, wrt="zs"),
+        "int4 of one row": _scaled("int4/2", (8,), SCALES, rows=(), wrt="s"),
+        "fp8e5m2 of two": _scaled("fp8e5m2", (5, 3), given([1e-3, 1e-4, -1e-3], "f32"), rows=(2, 2), wrt="xs"),
+        "nvfp4 by one for all": _scaled(
+            "nvfp4", (8,), integers(1, 3, least=30, below=60, dtype="i8"), g=positive(1, dtype="f32"), wrt="xg"
+        ),
         "nvfp4": _scaled("nvfp4", (8,), integers(1, 3, least=30, below=60, dtype="i8"), g=positive(1, dtype="f32")),
     }.items()
 }

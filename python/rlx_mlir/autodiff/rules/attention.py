@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, unbroadcast, vjp, zeros_like
+from rlx_mlir.autodiff.registry import Forward, Reverse, as_index, jvp, linear, unbroadcast, vjp, zeros_like
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.attention import score_gradients
 from rlx_mlir.hir.compositions.registry import wide
@@ -105,7 +105,8 @@ def rope_forward(
 @vjp(mir.CacheUpdateOp)
 def cache_update(m: Builders, at: Reverse, cache: Value, new: Value, pos: Value) -> tuple[Value, Value]:
     """Zeros where the cache was replaced; what replaced it."""
-    rows = m.add(m.reshape(pos, [-1, 1]), m.iota([m.sizes_of(new)[1]], 0, pos.dtype))
+    own = as_index(m, pos)
+    rows = m.add(m.reshape(own, [-1, 1]), m.iota([m.sizes_of(new)[1]], 0, own.dtype))
     part = m.gather(at.dy, rows, 1, batch_dims=1)
     return m.cache_update(at.dy, zeros_like(m, new), pos), m.cast(part, new.dtype)
 

@@ -88,8 +88,12 @@ def _tangents(
     m: Builders, ops: Sequence[ir.Operation], values: Sequence[Value], own: Sequence[Value | None], wanted: list[Value]
 ) -> tuple[Value, ...]:
     """Tangents of what operations compute, from those of what they read."""
-    given = joined(m, zip(values, own, strict=True))
-    return _dense(m, wanted, push_forward(m, ops, given, [m._resolve(x) for x in wanted]))
+    return _dense(m, wanted, push_forward(m, ops, _known(m, values, own), [m._resolve(x) for x in wanted]))
+
+
+def _known(m: Builders, values: Sequence[Value], own: Sequence[Value | None]) -> dict[ir.Value, Value]:
+    """Tangents by what they are of; where a value is listed more than once, they are the same."""
+    return {m._read(value): tangent for value, tangent in zip(values, own, strict=True) if tangent is not None}
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -493,5 +497,4 @@ def custom_fn_forward(m: Builders, at: Forward, *inputs: Value) -> tuple[Value |
     if len(backward.blocks):
         return tuple(transposed(m, at.op, at.tangents))
     ops, values = m.replayed(function.blocks[0], inputs)
-    given = joined(m, zip(inputs, at.tangents, strict=True))
-    return tuple(push_forward(m, ops, given, [m._resolve(x) for x in values]))
+    return tuple(push_forward(m, ops, _known(m, inputs, at.tangents), [m._resolve(x) for x in values]))

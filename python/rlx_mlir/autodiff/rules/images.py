@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, multilinear, parts, vjp
+from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, multilinear, parts, taken, vjp, zeros_like
 from rlx_mlir.autodiff.rules.reductions import product_of_others
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import narrow, wide
 from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Convolutions
@@ -54,6 +55,8 @@ def conv_transpose2d(
     m: Builders, at: Reverse, x: Value, weight: Value, *, output_padding: tuple[int, int] = (0, 0), **geometry: Any
 ) -> tuple[Value, Value]:
     """A convolution of dy, and the products of x with what its kernels meet of dy."""
+    if Size.of(0) in m.sizes_of(x):  # then dy may be too small for the kernels
+        return zeros_like(m, x), zeros_like(m, weight)
     by_x, own = m.conv2d(at.dy, weight, **geometry), x
     for axis, extra in ((2, output_padding[0]), (3, output_padding[1])):
         more = extra // geometry.get("stride", (1, 1))[axis - 2]
@@ -107,8 +110,8 @@ class Windows:
 
     def elements(self, x: Value) -> Value:
         """The elements of an image like x; any of it where there are none."""
-        taken = self.m.gather(self.m.gather(x, self.rows, 2), self.columns, 4)
-        return self.m.transpose(taken, [0, 1, 2, 4, 3, 5])
+        rows = taken(self.m, x, self.rows, 2)
+        return self.m.transpose(taken(self.m, rows, self.columns, 4), [0, 1, 2, 4, 3, 5])
 
     def inside(self) -> Value:
         """Which elements there are: i1 [Ho, Wo, kH, kW]."""
@@ -214,7 +217,8 @@ def group_norm(
 
 def _grouped(m: Builders, x: Value, num_groups: int) -> Value:
     """An image as the groups of its items: [N, groups, elements of a group]."""
-    return m.reshape(x, [m.sizes_of(x)[0], num_groups, -1])
+    n, channels, height, width = m.sizes_of(x)
+    return m.reshape(x, [n, num_groups, channels // num_groups * height * width])
 
 
 def _mean(m: Builders, x: Value) -> Value:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, Reverse, is_differentiable, jvp, vjp
+from rlx_mlir.autodiff.registry import Forward, Reverse, as_index, is_differentiable, jvp, taken, vjp
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
@@ -16,8 +16,9 @@ def gather(m: Builders, at: Reverse, table: Value, indices: Value, *, axis: int,
     if not is_differentiable(table._handle.type):
         return None
     own = axis % table.ndim
-    last = m.sub(m.dim(table, own, indices.dtype), 1)
-    places = m.minimum(m.maximum(indices, 0), last)
+    entries = as_index(m, indices)
+    last = m.sub(m.dim(table, own, entries.dtype), 1)
+    places = m.minimum(m.maximum(entries, 0), last)
     if not batch_dims:
         return m.scatter_add(at.dy, places, table, own)
     return _scattered(m, at.dy, places, table, own, batch_dims)
@@ -52,8 +53,10 @@ def _scattered(m: Builders, dy: Value, places: Value, table: Value, axis: int, b
 
 
 @jvp(mir.GatherOp)
-def gather_forward(m: Builders, at: Forward, table: Value, indices: Value, **attributes: int) -> Value:
-    """The same entries of the tangent."""
+def gather_forward(m: Builders, at: Forward, table: Value, indices: Value, **attributes: int) -> Value | None:
+    """The same entries of the tangent; indices of floats have none."""
+    if at.tangents[0] is None:
+        return None
     return m.copied(at.op, [at.tangents[0], indices])[0]
 
 
@@ -62,8 +65,9 @@ def scatter_add(
     m: Builders, at: Reverse, updates: Value, indices: Value, like: Value | None = None, *, axis: int, **sizes: int
 ) -> Value:
     """The entries that each update was added to; 0 where its index is outside."""
-    found = m.gather(at.dy, indices, axis)
-    inside = m.bitwise_and(m.ge(indices, 0), m.lt(indices, m.dim(at.y, axis, indices.dtype)))
+    places = as_index(m, indices)
+    inside = m.bitwise_and(m.ge(places, 0), m.lt(places, m.dim(at.y, axis, places.dtype)))
+    found = taken(m, at.dy, places, axis)
     shape = [Size.of(1)] * found.ndim
     for number, size in enumerate(m.sizes_of(indices)):
         shape[axis + number] = size

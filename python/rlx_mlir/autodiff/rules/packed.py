@@ -6,20 +6,55 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Reverse, linear, none, unbroadcast, vjp
+from rlx_mlir.autodiff.folding import folded
+from rlx_mlir.autodiff.forward import push_forward
+from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, none, reshaped, unbroadcast, vjp
+from rlx_mlir.autodiff.reverse import pull_back
 from rlx_mlir.dialects import mir
 from rlx_mlir.formats.scaled import NVFP4_BLOCK, NVFP4_VALUES
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.packed import packing
+
+
+def read_in_rows(m: Builders) -> None:
+    """Lets products read weights as they are before `mir.repack`, which changes their order alone.
+
+    So rows are there to be decoded, and weights of floats have gradients.
+    """
+    for op in [each.operation for each in m._block.operations if each.operation.name == "mir.dequant_matmul"]:
+        weight = op.operands[1]
+        made = None if isinstance(weight, ir.BlockArgument) else ir.OpResult(weight).owner.operation
+        if made is None or made.name != "mir.repack":
+            continue
+        x, source, y = m.values([op.operands[0], made.operands[0], op.results[0]])
+        with m.stemming_from(op), m.before(op):
+            if packing(made.operands[0].type) is None:
+                found = reshaped(m, _rows_times(m, x, source, transposed=True), y)
+            else:
+                (found,) = m.rebuilt(op, [x, source])
+        m.replace_results(op, [found])
+        op.erase()
+        if not any(True for _ in made.results[0].uses):
+            made.erase()
 
 
 def _product(m: Builders, dy: Value, weight: Value, x: Value, *, transposed: bool = False) -> Value:
-    """dy times a decoded weight, in the type that products of x are summed in, as a gradient by x."""
-    type = "f64" if x.dtype == np.float64 else "f32"
-    rows = m.reshape(dy, [1, -1]) if dy.ndim == 1 else dy
-    found = m.matmul(m.cast(rows, type), m.cast(weight, type), transpose_rhs=transposed)
-    return m.cast(m.reshape(found, m.sizes_of(x)), x.dtype)
+    """dy times a decoded weight, as a gradient by x."""
+    return m.reshape(_rows_times(m, dy, weight, transposed=transposed), m.sizes_of(x))
+
+
+def _wide(x: Value) -> str:
+    """The type that products of x are summed in."""
+    return "f64" if x.dtype == np.float64 else "f32"
+
+
+def _rows_times(m: Builders, x: Value, weight: Value, *, transposed: bool = False) -> Value:
+    """Rows, or a single one, times a decoded weight, summed in a wide type, in that of the rows."""
+    rows = m.reshape(x, [1, *m.sizes_of(x)]) if x.ndim == 1 else x
+    return m.cast(m.matmul(m.cast(rows, _wide(x)), m.cast(weight, _wide(x)), transpose_rhs=transposed), x.dtype)
 
 
 @vjp(mir.DequantMatmulOp)
@@ -32,7 +67,7 @@ def dequant_matmul(m: Builders, at: Reverse, x: Value, weight: Value) -> Value:
 @vjp(mir.DequantGroupedMatmulOp)
 def dequant_grouped_matmul(m: Builders, at: Reverse, x: Value, weight: Value, expert: Value, *, experts: int) -> Value:
     """Each row of dy by the decoded weight of its expert."""
-    type = "f64" if x.dtype == np.float64 else "f32"
+    type = _wide(x)
     decoded = m.transpose(m.cast(m.dequant_moe_weights(weight, experts=experts), type), [0, 2, 1])
     return m.cast(m.grouped_matmul(m.cast(at.dy, type), decoded, expert), x.dtype)
 
@@ -108,13 +143,55 @@ def dequant_matmul_scaled(
     *,
     scheme: str,
     block: int | None = None,
+) -> tuple[Value | None, ...]:
+    """By x, dy times the decoded weight; by scales and zero points, what decodes with them of x^T dy."""
+    with m.recording() as parts:
+        decoded = _decoded(m, weight, scale, zero_point, global_scale, scheme, block, int(x.shape[-1]))
+    by_x = _product(m, at.dy, decoded, x, transposed=True)
+    factors = [own for own in (scale, zero_point, global_scale) if own is not None]
+    if not any(at.active[2:]):
+        return (by_x,)
+    type = _wide(x)
+    rows, changes = (
+        m.cast(m.reshape(own, [1, *m.sizes_of(own)]) if own.ndim == 1 else folded(m, own, 0, own.ndim - 1), type)
+        for own in (x, at.dy)
+    )
+    by_weight = m.cast(m.matmul(m.transpose(rows, [1, 0]), changes), "f32")
+    found = iter(pull_back(m, parts, {m._read(decoded): by_weight}, [m._read(own) for own in factors]))
+    return by_x, None, *(None if own is None else next(found) for own in (scale, zero_point, global_scale))
+
+
+@jvp(mir.DequantMatmulScaledOp)
+def dequant_matmul_scaled_forward(
+    m: Builders,
+    at: Forward,
+    x: Value,
+    weight: Value,
+    scale: Value,
+    zero_point: Value | None = None,
+    global_scale: Value | None = None,
+    *,
+    scheme: str,
+    block: int | None = None,
 ) -> Value:
-    """dy times the decoded weight."""
-    decoded = _decoded(m, weight, scale, zero_point, global_scale, scheme, block, int(x.shape[-1]))
-    return _product(m, at.dy, decoded, x, transposed=True)
+    """The product of the tangent, and of x with what decodes with the tangents of scales and zero points."""
+    tangent, _, *tangents = at.tangents
+    operands = m.values(at.op.operands)
+    total = None if tangent is None else m.copied(at.op, [tangent, *operands[1:]])[0]
+    factors = zip((scale, zero_point, global_scale), tangents, strict=True)
+    given = {m._read(own): change for own, change in factors if own is not None and change is not None}
+    if not given:
+        assert total is not None, "one of the tangents isn't zeros"
+        return total
+    with m.recording() as parts:
+        decoded = _decoded(m, weight, scale, zero_point, global_scale, scheme, block, int(x.shape[-1]))
+    (change,) = push_forward(m, parts, given, [m._read(decoded)])
+    assert change is not None, "the weight depends on each of its scales"
+    term = m.reshape(_rows_times(m, x, change), m.sizes_of(at.y))
+    return term if total is None else m.add(total, term)
 
 
-linear(mir.DequantMatmulOp, mir.DequantGroupedMatmulOp, mir.DequantMatmulScaledOp)
+linear(mir.DequantMatmulOp, mir.DequantGroupedMatmulOp)
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Floats of 8 bits

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_mlir.autodiff.builders import Builders
+from rlx_mlir.autodiff.folding import folded
 from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, multilinear, unbroadcast, vjp
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
@@ -25,7 +26,7 @@ def matmul(
     own = unbroadcast(m, m.matmul(dy, rhs, transpose_rhs=not transpose_rhs), lhs)
     left = lhs
     if rhs.ndim == 2 and lhs.ndim > 2:
-        left, dy = (m.reshape(x, [-1, m.sizes_of(x)[-1]]) for x in (left, dy))
+        left, dy = (folded(m, x, 0, x.ndim - 1) for x in (left, dy))
     if transpose_rhs:
         other = m.matmul(_swapped(m, dy), left)
     else:
@@ -86,7 +87,7 @@ def grouped_matmul(m: Builders, at: Reverse, x: Value, weight: Value, expert: Va
     last = m.sub(m.dim(weight, 0, "i32"), 1)
     own = m.minimum(m.maximum(m.cast(expert, "i32"), 0), last)
     chosen = m.eq(m.reshape(own, [-1, 1, 1]), m.reshape(m.iota([experts], 0, "i32"), [-1, 1]))
-    rows = m.where(chosen, m.reshape(x, [-1, 1, columns]), m.constant(0.0, x.dtype))
+    rows = m.where(chosen, m.reshape(x, [m.sizes_of(x)[0], 1, columns]), m.constant(0.0, x.dtype))
     return by_x, m.dot_general(rows, at.dy, lhs_contracting=[0], rhs_contracting=[0])
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from rlx_mlir.autodiff.builders import Builders
+from rlx_mlir.autodiff.folding import folded
 from rlx_mlir.autodiff.registry import (
     Forward,
     Reverse,
@@ -115,8 +116,7 @@ def top_k(m: Builders, at: Reverse, x: Value, *, k: int) -> Value | None:
         return None
     if x.ndim == 1:
         return m.scatter_add(dy, indices, x, 0)
-    flat, places = m.reshape(dy, [-1, k]), m.reshape(indices, [-1, k])
-    rows = m.reshape(x, [-1, m.sizes_of(x)[-1]])
+    flat, places, rows = (folded(m, own, 0, x.ndim - 1) for own in (dy, indices, x))
     hit = m.eq(m.reshape(places, [*m.sizes_of(places), 1]), m.iota([m.sizes_of(rows)[1]], 0, "i32"))
     own = m.where(hit, m.reshape(flat, [*m.sizes_of(flat), 1]), m.constant(0.0, x.dtype))
     return m.reshape(m.sum(own, 1), m.sizes_of(x))
