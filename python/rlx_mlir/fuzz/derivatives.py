@@ -143,10 +143,11 @@ def _tamed(array: np.ndarray, rng: Rng) -> np.ndarray:
 def evaluate_wide(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = None) -> list[Any]:
     """The results of an operation in f64: nothing is rounded to the types that it has."""
     operation = op.operation
-    if operation.name in ("mir.cast", "hir.cast") and isinstance(operands[0], np.ndarray):
-        element = ir.RankedTensorType(operation.results[0].type).element_type
-        if is_float(operands[0].dtype) and isinstance(element, ir.FloatType):
-            return [operands[0]]
+    if operation.name in ("mir.cast", "hir.cast"):
+        (x,), result = operands, operation.results[0].type
+        if isinstance(x, np.ndarray) and is_inexact(x.dtype) and is_differentiable(result):
+            is_complex = isinstance(ir.RankedTensorType(result).element_type, ir.ComplexType)
+            return [x.astype(np.complex128) if is_complex else x.real]
     # Floats that are packed are rounded to a type of packed weights: they stay as they are instead.
     if operation.name == "mir.repack" and isinstance(operands[0], np.ndarray):
         return [operands[0]]
@@ -183,10 +184,8 @@ def _inner(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _like(rng: Rng, array: np.ndarray) -> np.ndarray:
-    numbers = rng.standard_normal(array.shape)
-    if array.dtype.kind == "c":
-        return (numbers + 1j * rng.standard_normal(array.shape)).astype(array.dtype)
-    return numbers
+    numbers = np.asarray(rng.standard_normal(array.shape))  # of rank 0, too
+    return np.asarray(numbers + 1j * rng.standard_normal(array.shape)) if array.dtype.kind == "c" else numbers
 
 
 @dataclass(frozen=True)
