@@ -55,11 +55,9 @@ _TRANSPOSED, _STEPS, _BATCH = 1e-6, 1e-3, 1e-9
 _PARTS = 1e-6
 #: Of the largest number that is taken: of larger ones, differences are rounding.
 _LARGEST, _LARGEST_INPUT = 1e8, 1e4
-#: Operations whose results are drawn, steps, or rounded to f32 whatever is asked: nothing is learnt from small changes.
-_JUMPS = frozenset(
-    f"mir.{word}"
-    for word in ("sample", "quantize", "fake_quantize", "fake_quantize_lsq", "fake_quantize_lsq_backward_scale")
-)
+#: Operations whose results are drawn, or steps; and those that round to a type of their own, whatever they are given.
+_JUMPS = frozenset({"mir.sample", "mir.quantize", "mir.fake_quantize", "mir.fake_quantize_lsq"})
+_ROUNDED = frozenset({"mir.fake_quantize_lsq_backward_scale", "mir.scaled_matmul"})
 #: What errors say about operations that have no derivatives, or no batches.
 _REFUSALS = ("has no rule of", "has no derivative", "give it a 'limit'", "can't have a batch")
 
@@ -259,7 +257,7 @@ def _derivatives(module: GraphModule, run: Arrays, plain: Arrays, names: Sequenc
 
 def _is_step(op: ir.Operation) -> bool:
     """Whether small changes of an operation's operands say nothing of its derivative."""
-    return op.name in _JUMPS or applied(op) in STRAIGHT_THROUGH
+    return op.name in _JUMPS | _ROUNDED or applied(op) in STRAIGHT_THROUGH
 
 
 def _has_own_rule(op: ir.Operation) -> bool:
