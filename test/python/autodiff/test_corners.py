@@ -84,6 +84,7 @@ OTHERS = {
         lambda b, u, i: b.scatter_add(u, b.cast(i, "ui8"), 300),
         {"u": normal(4), "i": given([3, 255, 100, 3], "i32")},
     ),
+    "a slice beyond the end": Case(lambda b, x: b.slice(x, 0, 3), {"x": normal(2)}),
     "a slice from the end on": Case(lambda b, x: b.slice(x, 1, "n"), {"x": normal(2, 3).sized(2, "n")}),
     "gather of a packed weight by floats": Case(
         lambda b, t, i, x: b.mul(b.gather(t, b.mul(i, x)), x),
