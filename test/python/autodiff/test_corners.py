@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from derivatives import SINGLE, Case, apart, check, check_case, check_second, given, integers, normal, weight
 
-from rlx_mlir import GraphModule, Value, interpret
+from rlx_mlir import GraphModule, interpret
 from rlx_mlir.autodiff.batched_modules import vmap
-from rlx_mlir.formats import encode
 
 IMAGE = normal(1, 4, 2, 1)
 
