@@ -168,9 +168,7 @@ class _Observed:
         """Compiles the module, and adds what it gives for some inputs; compiled again where sizes outgrow it."""
         executable: Executable | None = None
         maxima: dict[str, int] = {}
-        count = 0
         for batch in batches:
-            count += 1
             inputs = checks.mapping("batches", batch, "mappings from names to arrays")
             sizes = self._sizes(inputs)
             if executable is None or any(size > maxima[symbol] for symbol, size in sizes.items()):
@@ -181,7 +179,7 @@ class _Observed:
             for name, observers in self._observers.items():
                 for observer in observers:
                     observer.add(found[name])
-        if not count:
+        if executable is None:
             raise InputError("'batches' is empty: ranges are those of values that were seen")
         for name, observers in self._given.items():
             for observer in observers:

@@ -232,6 +232,11 @@ class Metadata(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def typed(self, key: str) -> Any:
+        """A value as `write_gguf` writes it with its type: numbers are scalars of numpy."""
+        entry, value = self._entries[key], self[key]
+        return _SCALARS[entry.type].type(value) if entry.count is None and entry.type in _SCALARS else value
+
     def length(self, key: str) -> int | None:
         """Number of elements of an array, without decoding it; None for a value that is not an array."""
         return self._entries[key].count
@@ -615,25 +620,26 @@ def write_gguf(
     header = bytearray(MAGIC + struct.pack("<IQQ", version, len(tensors), len(metadata)))
     for key, value in metadata.items():
         header += _string(key) + _encode_value(key, value)
-    blobs: list[bytes] = []
+    arrays: list[np.ndarray] = []
     offset = 0
     for name, tensor in tensors.items():
         format_name, data, shape = tensor if isinstance(tensor, tuple) else _dense_tensor(name, tensor)
         fmt = get_format(format_name)
-        blob = np.ascontiguousarray(data).tobytes()
         expected = math.prod(shape[:-1]) * fmt.row_bytes(shape[-1] if len(shape) else 1)
-        if len(blob) != expected:
+        if data.nbytes != expected:
             raise InputError(
-                f"tensor '{name}', {fmt.name} {list(shape)}, has {expected} bytes, but {len(blob)} are given"
+                f"tensor '{name}', {fmt.name} {list(shape)}, has {expected} bytes, but {data.nbytes} are given"
             )
         header += _string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), fmt.type_id, offset)
-        blobs.append(blob + bytes(-len(blob) % alignment))
-        offset += len(blobs[-1])
+        arrays.append(data)
+        offset += expected + -expected % alignment
     header += bytes(-len(header) % alignment)
     target = Path(path)
     with target.open("wb") as file:
         file.write(header)
-        file.writelines(blobs)
+        for data in arrays:
+            file.write(np.ascontiguousarray(data).tobytes())
+            file.write(bytes(-data.nbytes % alignment))
     return target
 
 

@@ -14,13 +14,10 @@ Tasks: `{seed, index, file}` draws a case, and leaves it in `file` if anything i
 
 from __future__ import annotations
 
-import time
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,8 +28,8 @@ from rlx_mlir.autodiff.modules import jvp, vjp
 from rlx_mlir.autodiff.registry import is_differentiable, made_of
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import GradientWarning, InputError, RlxError
-from rlx_mlir.fuzz.cases import Case, load_operations, random_case
-from rlx_mlir.fuzz.graphs import finding, prepare
+from rlx_mlir.fuzz.cases import Case
+from rlx_mlir.fuzz.graphs import finding, prepare, run_case
 from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.fuzz.sensitivity import applied, run_function
 from rlx_mlir.hir import GraphModule
@@ -64,23 +61,7 @@ _REFUSALS = ("has no rule of", "has no derivative", "give it a 'limit'", "can't 
 
 def handle(task: Task) -> Outcome:
     """Runs one task."""
-    path = Path(task["file"])
-    if "seed" in task:
-        load_operations(task.get("load", ()))
-        case, counts = random_case(task["seed"], task["index"], tuple(task.get("ops", ())))
-        case.fuzzer = "derivatives"
-        case.save(path)  # before anything can go wrong
-    else:
-        case, counts = Case.load(path), {}
-    begin = time.perf_counter()
-    answer = check(case)
-    answer["ops"] = dict(Counter(node.op for node in case.module))
-    answer["seconds"] = time.perf_counter() - begin
-    answer.update(counts)
-    if answer["status"] != "finding" and "seed" in task:
-        path.unlink()
-        path.with_suffix(".npz").unlink()
-    return answer
+    return run_case(task, "derivatives", check)
 
 
 def check(case: Case) -> Outcome:

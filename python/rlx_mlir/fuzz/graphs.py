@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -61,12 +61,24 @@ def handle(task: Task) -> Outcome:
         return {"status": "ok", "files": write_candidates(Path(task["reduce"]), Path(task["folder"]), task)}
     if "module" in task:
         return check(case_of(GraphModule.from_text(Path(task["module"]))))
+    return run_case(task, "graphs", check)
+
+
+def run_case(task: Task, fuzzer: str, check: Callable[[Case], Outcome]) -> Outcome:
+    """Draws the case of a task, or reads the one that it names, and checks it; what is no finding leaves no file.
+
+    Args:
+        task: has 'file', where the case is or shall be; one that is drawn has 'seed' and 'index'.
+        fuzzer: the module that replays it.
+        check: what is done with it.
+    """
     path = Path(task["file"])
     if "seed" in task:
         load_operations(task.get("load", ()))
         case, counts = random_case(task["seed"], task["index"], tuple(task.get("ops", ())))
         if "load" in task:
             case.options["load"] = task["load"]
+        case.fuzzer = fuzzer
         case.save(path)  # before anything can go wrong
     else:
         case, counts = Case.load(path), {}

@@ -182,7 +182,9 @@ class _Perturbed:
             elif name.endswith(".attention"):
                 wide = [self._masking(given, own) for given, own in zip(operands, wide, strict=True)]
             computed = evaluate(op, wide)
-            if name in _SUBTRACTED:
+            if name == "mir.fft":
+                computed = [self._unfixed(operands[0], computed[0])]
+            elif name in _SUBTRACTED:
                 computed = [self._subtracted(op, operands, wide, computed[0])]
             elif applied(op) in _ABSOLUTE:
                 computed = [self._shifted(value, operands[0].dtype, 4.0) for value in computed]
@@ -213,6 +215,14 @@ class _Perturbed:
         most = np.where(np.isfinite(given), np.abs(given), 0.0).max(axes, keepdims=True)
         error = _COMPUTED[_name(accumulator(operands[-1].dtype))] * most
         return np.asarray(value + error * self._rng.uniform(-1, 1, value.shape))
+
+    def _unfixed(self, operand: np.ndarray, value: np.ndarray) -> np.ndarray:
+        """The result of a transform: what isn't finite in a row leaves nothing in it that is fixed."""
+        if self._exact:
+            return value
+        rows = ~np.isfinite(operand).all(-1, keepdims=True)
+        unknown = complex(np.nan, np.nan) if value.dtype.kind == "c" else np.nan
+        return np.where(rows, np.where(self._rng.random(value.shape) < 0.5, unknown, 0).astype(value.dtype), value)
 
     @staticmethod
     def _stored(value: Any, element: ir.Type) -> Any:

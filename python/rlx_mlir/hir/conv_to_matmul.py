@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, RlxError
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.decompose import decompose_into
-from rlx_mlir.hir.types import SizeLike
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, at_most, parse_maxima, product
 from rlx_mlir.rewriting import Option, compiler_pass, operations, report_into
@@ -45,8 +44,9 @@ def conv_to_matmul(module: ir.Operation, *, most: int, maxima: str) -> None:
         found = [op for op in operations(function) if op.name in _BUILT]
         dims = propagate(function) if found else {}
         for op in found:
-            if reason := _reason(op, dims[op.results[0]], most, declared):
-                if report is not None:
+            reason = _reason(op, dims[op.results[0]], most, declared)
+            if reason != "":
+                if report is not None and reason is not None:
                     report.miss("conv_to_matmul", op, reason)
                 continue
             try:
@@ -55,8 +55,8 @@ def conv_to_matmul(module: ir.Operation, *, most: int, maxima: str) -> None:
                 raise CompileError(blame(op, error)) from error
 
 
-def _reason(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int]) -> str:
-    """Why loops, or a template, are better for a convolution than a product; '' where they aren't.
+def _reason(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int]) -> str | None:
+    """Why loops are better for a convolution than a product; '' where they aren't, None where its template is.
 
     `sizes` are those of the result.
     """
@@ -76,7 +76,7 @@ def _reason(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int])
         return f"a group has {outputs // groups} outputs, sums of {math.prod(sums)}: too few for a product"
     grows = bool(math.prod(sums[1:]) > math.prod(stride))
     if str(x.element_type) == "f32":
-        return "columns would be larger than what they are made of, and its template makes none" if grows else ""
+        return None if grows else ""
     places = product(sizes[2:])
     if places.constant is None and not grows:
         return ""
@@ -101,14 +101,14 @@ def padded(m: Builders, x: Value, padding: Sequence[int], value: float = 0.0, ax
 
 def _counts(
     m: Builders,
-    spatial: Sequence[SizeLike],
-    kernel: Sequence[SizeLike],
+    spatial: Sequence[int | str],
+    kernel: Sequence[int],
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> list[Size]:
     """How many places a kernel has along each dimension of a padded image."""
     return [
-        (m.size(size) - (d * (int(k) - 1) + 1) + s) // s
+        (m.size(size) - (d * (k - 1) + 1) + s) // s
         for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
     ]
 
@@ -117,7 +117,7 @@ def _seen(
     m: Builders,
     image: Value,
     axes: Sequence[int],
-    kernel: Sequence[SizeLike],
+    kernel: Sequence[int],
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> list[Value]:
@@ -126,12 +126,12 @@ def _seen(
     def seen(taps: tuple[int, int]) -> Value:
         part = image
         for axis, tap, d, s, k in zip(axes, taps, dilation, stride, kernel, strict=True):
-            after = d * (int(k) - 1 - tap)  # of the kernel at its last place; the stride may leave more
+            after = d * (k - 1 - tap)  # of the kernel at its last place; the stride may leave more
             if tap or after or s > 1:
                 part = m.slice(part, axis, tap * d, -after or None, s)
         return part
 
-    return [seen((u, v)) for u in range(int(kernel[0])) for v in range(int(kernel[1]))]
+    return [seen((u, v)) for u in range(kernel[0]) for v in range(kernel[1])]
 
 
 def by_columns(
@@ -148,7 +148,8 @@ def by_columns(
 
     No size is 0 for sure.
     """
-    outputs, inputs, *kernel = weight.shape
+    outputs, inputs, *sizes = weight.shape
+    kernel = [int(size) for size in sizes]
     own = padded(m, x, padding)
     batch, _, *spatial = own.shape
     counts = _counts(m, spatial, kernel, stride, dilation)
@@ -166,7 +167,7 @@ def by_columns(
     return m.reshape(result, [batch, outputs, *counts])
 
 
-def _are_patches(kernel: Sequence[SizeLike], stride: Sequence[int], dilation: Sequence[int]) -> bool:
+def _are_patches(kernel: Sequence[int | str], stride: Sequence[int], dilation: Sequence[int]) -> bool:
     """Whether places lie side by side: then one transposition makes the columns, however many taps there are."""
     sides = list(zip(kernel, stride, dilation, strict=True))
     return any(k != 1 for k in kernel) and all(k == s and 1 in (k, d) for k, s, d in sides)
@@ -202,7 +203,8 @@ def quantised_by_columns(
 
     No size is 0 for sure, and there is one group.
     """
-    outputs, inputs, *kernel = weight.shape
+    outputs, inputs, *sizes = weight.shape
+    kernel = [int(size) for size in sizes]
     own = padded(m, m.transpose(x, [0, 2, 3, 1]), padding, x_zp, (1, 2))
     batch, *spatial, _ = own.shape
     counts = _counts(m, spatial, kernel, stride, dilation)
@@ -215,4 +217,4 @@ def quantised_by_columns(
 
 
 #: What becomes products, and how.
-_BUILT = {"mir.conv": by_columns, "mir.q_conv2d": quantised_by_columns}
+_BUILT: dict[str, Callable[..., Value]] = {"mir.conv": by_columns, "mir.q_conv2d": quantised_by_columns}

@@ -646,8 +646,8 @@ def read_q_matmul(name: str, kernel: ir.AnyOp) -> QMatmulSpec:
     x, weight, *bias = buffers
     ops, _ = _body(kernel)
     view = ops[0].opview
-    numbers = [python_value(number) for number in (view.x_zp, view.w_zp, view.out_zp, view.mult)]
-    return QMatmulSpec(x, weight, *(bias or [""]), result, *numbers, order)
+    x_zp, w_zp, out_zp, mult = (python_value(number) for number in (view.x_zp, view.w_zp, view.out_zp, view.mult))
+    return QMatmulSpec(x, weight, bias[0] if bias else "", result, x_zp, w_zp, out_zp, mult, order)
 
 
 def _plain_operation(name: str, kernel: ir.AnyOp) -> list[Any]:

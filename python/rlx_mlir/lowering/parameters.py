@@ -73,12 +73,17 @@ def feeds_attention(value: ir.Value) -> bool:
             user = use.owner.operation
             if user.name == "mir.attention":
                 return True
-            if user.name == "mir.add" and not any(len(shape_of(v)) == 1 for v in user.operands):
-                continue  # Not a bias: the stream of residuals goes on to other layers.
+            if user.name == "mir.add" and not any(map(_belongs_to_product, user.operands)):
+                continue  # Neither: the stream of residuals goes on to other layers.
             if user.name in BEFORE_ATTENTION and identity(user) not in seen:
                 seen.add(identity(user))
                 work.append(user.results[0])
     return False
+
+
+def _belongs_to_product(value: ir.Value) -> bool:
+    """Whether a term is a bias, or what an adapter adds: a dense product."""
+    return len(shape_of(value)) == 1 or producer(value, mir.MatmulOp) is not None
 
 
 @QUANTIZE.pattern(mir.DequantMatmulOp, EVERY)

@@ -124,6 +124,11 @@ class Architecture:
         return not any(choices) and self.activation == "silu"
 
     @property
+    def permuted_heads(self) -> bool:
+        """Whether converters put the rows of queries and keys whose elements rotate together beside each other."""
+        return self.rope_style == "interleaved"
+
+    @property
     def model_tensors(self) -> tuple[TensorRule, ...]:
         """Tensors outside the layers."""
         factors = (TensorRule("rope_freqs.weight", ("rope_pairs",), optional=True),) if self.rope_factors else ()

@@ -30,6 +30,7 @@ from ..limits import in_threads
 from ..place import located
 from ..runtime.prepare import Prepared
 from . import decoder
+from .adapter import read_adapter
 from .ahead import Ahead
 from .chat import ChatTemplate
 from .compiled import compiled_folder
@@ -95,6 +96,7 @@ def load_model(
     kv_dtype: str = "f32",
     target: str = "cpu",
     nonfinite: str = "refuse",
+    lora: str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
     cache: bool = True,
     download: bool = True,
@@ -117,6 +119,8 @@ def load_model(
             and the cache of keys and values stays there.
         nonfinite: what is done about weights, and scales of weights, that are NaN or infinite: ``refuse`` says where
             the first one is, ``zero`` reads each of them, and all that a scale belongs to, as 0.
+        lora: a folder with an adapter that ``rlx finetune`` or PEFT wrote: products that it is for get one of low rank
+            beside them.
         time_limit: seconds that each of the two programs may take to compile; by default what the budget
             ``compile_seconds`` allows, see `rlx_mlir.budgets`.
         cache: keep compiled code for later processes, and use it.
@@ -153,8 +157,12 @@ def load_model(
         )
         context, chunk, activations, target = folder.context, folder.chunk, folder.activations, folder.device
         path_or_name = folder.model
+        if lora is not None:
+            raise InputError(f"'{folder.folder}' was compiled without an adapter: load the model that it is of")
     file = GGUFFile(resolve(path_or_name, download=download, progress=progress is not None))
     config = dataclasses.replace(ModelConfig.from_gguf(file), kv_dtype=kv_dtype)
+    adapter = None if lora is None else read_adapter(checks.path("lora", lora), config)
+    ranks = {} if adapter is None else adapter.ranks
     if folder is not None:
         folder.check(config)
     context = check_context(config, context)
@@ -164,6 +172,7 @@ def load_model(
     compile_one = partial(
         compile_program,
         config,
+        ranks=ranks,
         context=context,
         chunk=chunk,
         threads=threads,
@@ -194,12 +203,15 @@ def load_model(
         chunk=chunk,
         activations=activations,
         candidates=candidates["decode"],
+        ranks=ranks,
         reuse=chunk if target == "cuda" else 1,
         **executables,
     )
     say("preparing weights")
     replaced = replaced_weights(file, iter(config.weights.values()), nonfinite)
     params = decoder.parameters(config, file, context, replaced)
+    if adapter is not None:
+        params |= adapter.params()
     shared = _Packed(file.release)  # both programs read one copy of each packed weight
     for executable in executables.values():
         executable.set_params(params, shared=shared)
@@ -243,12 +255,13 @@ def compile_program(
     context: int,
     chunk: int,
     candidates: int = 0,
+    ranks: Mapping[str, int] | None = None,
     time_limit: float | None = None,
     **options: Any,
 ) -> Executable:
     """Compiles a module of the model, or finds it compiled; the graph is built only if it has to be.
 
-    ``candidates`` are those of `decoder.build`.
+    ``candidates`` and ``ranks`` are those of `decoder.build`.
     ``options`` are those of `rlx_mlir.compiler.compile_cached`: threads, activations, target, cache.
 
     Raises TimeLimitError after ``time_limit`` seconds; BudgetError after those of the budget ``compile_seconds`` where
@@ -258,8 +271,8 @@ def compile_program(
 
     try:
         compiled: Executable = compile_cached(
-            decoder.describe(config, program, candidates),
-            partial(decoder.build, config, program, candidates),
+            decoder.describe(config, program, candidates, ranks),
+            partial(decoder.build, config, program, candidates, ranks),
             maxima=maxima(program, context=context, chunk=chunk),
             time_limit=budgets.current().compile_seconds if time_limit is None else time_limit,
             **options,
@@ -430,6 +443,7 @@ class Model:
         chunk: tokens of a prompt that are processed at once.
         activations: how activations meet quantised weights, see `load_model`.
         candidates: among how many of the largest logits `decode` chooses; 0 where it doesn't.
+        ranks: of the products that have an adapter.
         texts: ids that have a text; rows of the embedding table behind them are padding.
         reuse: a prompt takes over a multiple of so many tokens from the sequence before it. 1 on CPUs, where what is
             computed of a token is the same bits however many are processed with it; as many as ``chunk`` on GPUs, which
@@ -447,6 +461,7 @@ class Model:
         chunk: int,
         activations: str = "exact",
         candidates: int = 0,
+        ranks: Mapping[str, int] | None = None,
         reuse: int = 1,
     ) -> None:
         self.file = file
@@ -455,6 +470,7 @@ class Model:
         self.chunk = chunk
         self.activations = activations
         self.candidates = candidates
+        self.ranks = dict(ranks or {})
         self.reuse = reuse
         self.texts = _vocabulary_size(file, config)
         self._prefill = prefill
@@ -529,7 +545,7 @@ class Model:
             raise InputError(
                 f"'stage' must be hir or mir, but is {stage!r}; Model.emit (or rlx.emit) gives the text of later stages"
             )
-        graph = decoder.build(self.config, function)
+        graph = decoder.build(self.config, function, ranks=self.ranks)
         return graph if stage == "hir" else graph.lower()
 
     def emit(self, function: str = "prefill", stage: str = "kernels") -> str:

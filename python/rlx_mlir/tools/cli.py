@@ -18,7 +18,7 @@ import typer
 from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.paths import write_output
-from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, fuzz, graphs, profile, tune
+from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, evaluate, finetune, fuzz, graphs, profile, tune
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -34,6 +34,7 @@ from rlx_mlir.tools.options import (
     DeviceOption,
     JsonOption,
     LoadOption,
+    LoraOption,
     ModelArgument,
     ModuleArgument,
     Nonfinite,
@@ -68,7 +69,7 @@ _DEBUG = "RLX_DEBUG"
 #: The order in which commands are listed: what most people need first.
 _ORDER = (
     *("generate", "embed", "models", "inspect", "compile", "emit", "report", "draw", "export", "estimate", "ops"),
-    *("bench", "profile", "tune", "cache"),
+    *("bench", "profile", "tune", "cache", "finetune", "merge-lora", "eval"),
 )
 
 
@@ -170,6 +171,27 @@ app.command(
     )
 )(embed.embed)
 
+app.command(
+    epilog=example(
+        "rlx finetune smollm2 dialogues.jsonl --lora 8 -o adapter --eval 0.1",
+        "rlx finetune model.gguf data.jsonl -o adapter --targets all --lr 1e-4 --epochs 2 --batch 2 --accumulate 4",
+        "rlx finetune model.gguf data.jsonl -o adapter --checkpoint run.safetensors --resume",
+        "rlx generate model.gguf 'Hello' --chat --lora adapter",
+    )
+)(finetune.finetune)
+app.command(
+    "merge-lora",
+    epilog=example("rlx merge-lora model.gguf adapter -o merged.gguf --type q8_0"),
+)(finetune.merge_lora)
+app.command(
+    "eval",
+    epilog=example(
+        "rlx eval smollm2 text.txt",
+        "rlx eval smollm2 text.txt --against-activations exact --json",
+        "rlx eval merged.gguf text.txt --against model.gguf --against-lora adapter --activations exact",
+    ),
+)(evaluate.evaluate)
+
 
 def _show_version(show: bool) -> None:
     if not show:
@@ -201,6 +223,7 @@ def options(
         "rlx generate smollm2 'The capital of France is' --greedy --max-tokens 20",
         "rlx generate model.gguf 'Write a haiku about rain.' --chat --seed 1",
         "rlx compile smollm2 -o folder; rlx generate folder 'Hello'",
+        "rlx generate model.gguf 'Hello' --chat --lora adapter",
         "cat question.txt | rlx generate model.gguf - --json",
     )
 )
@@ -223,6 +246,7 @@ def generate(
     nonfinite: Annotated[
         Nonfinite, typer.Option(help="Weights that are NaN or infinite: say where the first is, or read them as 0.")
     ] = Nonfinite.refuse,
+    lora: LoraOption = None,
     device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
     stats: Annotated[
@@ -242,6 +266,7 @@ def generate(
             chunk=chunk,
             kv_dtype=kv_cache.value,
             nonfinite=nonfinite.value,
+            lora=lora,
             target=device.value,
             progress=say,
         )

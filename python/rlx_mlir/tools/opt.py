@@ -9,6 +9,8 @@ for the patterns of other passes, by the passes' names.
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 from collections.abc import Sequence
 
@@ -36,7 +38,13 @@ def main() -> None:
     except InputError as error:
         sys.exit(f"rlx-opt: {error}")
     sys.stdout.flush()
-    sys.exit(ir.native.opt_main(["rlx-opt", *arguments], problem))
+    status = ir.native.opt_main(["rlx-opt", *arguments], problem)
+    # Its context is gone: modules that passes left to the garbage collector, such as those in frames of an error, can't
+    # be freed any more.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def with_loaded(arguments: Sequence[str]) -> list[str]:

@@ -147,6 +147,10 @@ SkipFusionOption = Annotated[
 LoadOption = Annotated[
     list[Path] | None, typer.Option("--load", help="Python file that registers passes or operations; it is run.")
 ]
+LoraOption = Annotated[
+    Path | None,
+    typer.Option("--lora", help="Folder with an adapter, of `rlx finetune` or PEFT.", show_default=False),
+]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write, in place of stdout.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

@@ -22,6 +22,7 @@ from rlx_mlir.optim.schedules import Schedule, constant
 from rlx_mlir.optim.steps import NUMBER, RATE, TrainStep, train_step
 from rlx_mlir.place import located
 from rlx_mlir.runtime.memory import MemoryReport
+from rlx_mlir.runtime.prepare import Prepared
 from rlx_mlir.training.memory import within
 
 #: What the metadata of a checkpoint say it is.
@@ -49,6 +50,7 @@ class Trainer:
         loss_scale: float | None = None,
         recompute: Sequence[str] | str = (),
         memory_limit: int | None = None,
+        shared: dict[str, Prepared] | None = None,
         threads: int | None = None,
         **options: Any,
     ) -> None:
@@ -64,6 +66,7 @@ class Trainer:
                 optimiser keeps stay what they are.
             memory_limit: bytes of a step at its peak, with parameters and what the optimiser keeps: as few blocks of
                 the module as possible are computed again so that it stays within.
+            shared: as of `Executable.set_params`.
             threads, options: as of `compile`.
 
         Raises BuildError, InputError as `train_step` and `compile` do, and InputError where there is no such step.
@@ -104,7 +107,7 @@ class Trainer:
         self._kept = {name: np.array(array) for name, array in step.state.items()}
         #: The executable of a step.
         self.executable = compile(step.module, threads=threads, **options)
-        self.executable.set_params({**own, **self._kept})
+        self.executable.set_params({**own, **self._kept}, shared=shared)
         self._arrays = {name: own[name] for name in self._trained} | self._kept
 
     @property
@@ -115,7 +118,8 @@ class Trainer:
     @property
     def memory(self) -> MemoryReport:
         """Bytes of a step, as it is planned: nothing has to run for it."""
-        return self.executable.dispatch_report().memory
+        report: MemoryReport = self.executable.dispatch_report().memory
+        return report
 
     @property
     def steps(self) -> int:
@@ -153,17 +157,7 @@ class Trainer:
         Raises SafetensorsError where the file can't be read, InputError where it isn't a checkpoint of this module and
         optimiser; nothing is changed then.
         """
-        file = SafetensorsFile(path)
-        try:
-            own = {key: json.loads(text) for key, text in file.metadata.items()}
-        except ValueError:
-            own = {}
-        if own.get("format") != FORMAT:
-            raise InputError(f"{file.path}: not a checkpoint of training: its 'format' isn't {FORMAT!r}")
-        if own.get("optimizer") != self._optimizer.described():
-            raise InputError(
-                f"{file.path}: its optimiser is {own.get('optimizer')}, but here it is {self._optimizer.described()}"
-            )
+        file, own = self._opened(path)
         arrays = {}
         for name, old in self._arrays.items():
             if name not in file.tensors:
@@ -176,8 +170,31 @@ class Trainer:
                 )
         for name, array in arrays.items():
             self._arrays[name][...] = array
-        found = own.get("metadata")
-        return found if isinstance(found, dict) else {}
+        return _metadata(own)
+
+    def metadata_of(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """What `save` was given beside a checkpoint of this optimiser; raises as `restore` does."""
+        return _metadata(self._opened(path)[1])
+
+    def _opened(self, path: str | os.PathLike[str]) -> tuple[SafetensorsFile, dict[str, Any]]:
+        """A checkpoint of this optimiser, and its metadata's values."""
+        file = SafetensorsFile(path)
+        try:
+            own = {key: json.loads(text) for key, text in file.metadata.items()}
+        except ValueError:
+            own = {}
+        if own.get("format") != FORMAT:
+            raise InputError(f"{file.path}: not a checkpoint of training: its 'format' isn't {FORMAT!r}")
+        if own.get("optimizer") != self._optimizer.described():
+            raise InputError(
+                f"{file.path}: its optimiser is {own.get('optimizer')}, but here it is {self._optimizer.described()}"
+            )
+        return file, own
+
+
+def _metadata(own: Mapping[str, Any]) -> dict[str, Any]:
+    found = own.get("metadata")
+    return found if isinstance(found, dict) else {}
 
 
 def _own(name: str, value: object) -> np.ndarray:

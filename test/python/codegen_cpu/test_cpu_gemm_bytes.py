@@ -61,11 +61,13 @@ def test_template(name: str, dynamic: bool) -> None:
         need(target)
     zeros, mults = itertools.cycle(ZEROS), itertools.cycle((0.5, 0.0007, 0.05, 3e38))
     rng = np.random.default_rng(0)
-    for number, (m, k, n) in enumerate(SIZES):
+    for number, (m, k, n) in enumerate(SIZES if dynamic else SIZES[::2]):
         shapes = [(None, None)] * 3 if dynamic else [(m, k), (k, n), (m, n)]
         x, w = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((m, k), (k, n)))
         x[: m // 2], w[:, : n // 2] = -128, -128  # the largest products
-        bias = rng.integers(-(2**31), 2**31, n).astype(np.int32) if number % 3 else None
+        # Sums that wrap around are saturated by most factors: others have to be small.
+        most = (0, 9999, 2**31)[number % 3]
+        bias = rng.integers(-most, most, n).astype(np.int32) if most else None
         (x_zp, w_zp, out_zp), mult = next(zeros), next(mults)
         spec = spec_of(shapes, (x_zp, w_zp, out_zp), mult, bias is not None)
         with np.errstate(over="ignore"):
@@ -111,7 +113,7 @@ def test_sums_of_bytes_on_any_machine(target: Target) -> None:
     rng = np.random.default_rng(2)
     m, k, n = 13, DEPTH + 70, WIDTH + 33
     x, w = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((m, k), (k, n)))
-    bias = rng.integers(-(2**31), 2**31, n).astype(np.int32)
+    bias = rng.integers(-9999, 9999, n).astype(np.int32)
     for x_zp, w_zp, out_zp in ZEROS:
         spec = spec_of([(None, None)] * 3, (x_zp, w_zp, out_zp), 0.0007)
         kernel = compiled("product", by_multiplications(gemm_bytes("product", spec, target)))

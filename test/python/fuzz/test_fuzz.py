@@ -271,6 +271,28 @@ def test_what_gradients_of_norms_leave_has_the_rounding_of_slopes(norm: str) -> 
     assert differences(module, inputs, lambda y: y + 3e-5) is not None
 
 
+@pytest.mark.parametrize("dtype", ["f32", "complex<f32>"])
+def test_nothing_is_expected_of_transforms_of_what_is_not_finite(dtype: str) -> None:
+    """In no fixed way, as the operation says; rows beside these are compared."""
+    module = GraphModule.mir("f")
+    module.set_outputs(module.fft(module.input("x", [3, 4], dtype)))
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    x[1, 1], x[2, 0] = np.nan, np.inf
+    inputs = {"x": x.astype(np.complex64) if "complex" in dtype else x}
+
+    def in_row(number: int, value: float) -> Any:
+        def change(y: np.ndarray) -> np.ndarray:
+            y[number] = value
+            return y
+
+        return change
+
+    for value in (np.nan, -np.inf, 1.5):
+        assert differences(module, inputs, in_row(1, value), runs=60) is None
+        assert differences(module, inputs, in_row(2, value), runs=60) is None
+        assert differences(module, inputs, in_row(0, value)) is not None
+
+
 def test_exponents_with_rules_of_their_own_are_exact() -> None:
     module = GraphModule.mir("f")
     module.set_outputs(module.pow(module.input("x", [2]), module.input("y", [2])))

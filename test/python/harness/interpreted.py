@@ -13,6 +13,7 @@ from rlx_mlir import interpret
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.models import decoder
+from rlx_mlir.models.adapter import Adapter
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.model import Model
 from rlx_mlir.runtime.prepare import Prepared
@@ -57,19 +58,24 @@ class Interpreted:
         return partial(self.run, inputs, outputs=outputs, donate=donate)
 
 
-def load_interpreted(path: Path, *, stage: str = "hir", context: int = 64, chunk: int = 16) -> Model:
+def load_interpreted(
+    path: Path, *, stage: str = "hir", context: int = 64, chunk: int = 16, adapter: Adapter | None = None
+) -> Model:
     """The model of a file, with its modules at the given stage interpreted."""
     file = GGUFFile(path)
     config = ModelConfig.from_gguf(file)
-    params = decoder.parameters(config, file, context)
+    params = decoder.parameters(config, file, context) | ({} if adapter is None else adapter.params())
+    ranks = None if adapter is None else adapter.ranks
     executables = {}
     for program in decoder.PROGRAMS:
-        module = decoder.build(config, program)
+        module = decoder.build(config, program, ranks=ranks)
         executables[program] = Interpreted(module.lower() if stage == "mir" else module)
         executables[program].set_params(params)
     return Model(file, config, context=context, chunk=chunk, **executables)
 
 
-def compile_interpreted(config: ModelConfig, program: str, **_options: object) -> Interpreted:
+def compile_interpreted(
+    config: ModelConfig, program: str, *, ranks: Mapping[str, int] | None = None, **_options: object
+) -> Interpreted:
     """Stands in for `rlx_mlir.models.model.compile_program`."""
-    return Interpreted(decoder.build(config, program))
+    return Interpreted(decoder.build(config, program, ranks=ranks))

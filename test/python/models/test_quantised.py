@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Whole models in 8 bits after a calibration: each layer of integers bit-equal to the references, results near f32's."""
+"""Whole models in 8 bits after a calibration: layers of integers bit-equal to the references, results near f32."""
 
 from __future__ import annotations
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,8 +46,9 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "codegen_cpu/test_generators.py",
 }
 HERE = (
-    *("docs/control-flow.md", "docs/differentiation.md", "docs/fuzzing.md", "docs/gpu.md", "docs/graphs.md"),
-    *("docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/sizes.md", "docs/tutorial.md"),
+    *("docs/control-flow.md", "docs/differentiation.md", "docs/finetuning.md", "docs/fuzzing.md", "docs/gpu.md"),
+    *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/sizes.md"),
+    "docs/tutorial.md",
 )
 
 #: What commands on a line stand for a value that the reader chooses.
@@ -282,6 +285,20 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     assert re.search(r"^<Executable 'head' for .*: \(x: \[batch, seq, 64\] f32\) -> \(.*; 2 parameters, ", text, re.M)
     (promised,) = re.findall(r"^    # …:\d+: (.*)$", found[-1].text, re.M)
     assert re.search(rf"document\.py:\d+: {re.escape(promised)}$", text, re.M)
+
+
+@pytest.mark.slow
+def test_the_page_on_fine_tuning_runs(tiny_llama: Path, tmp_path: Path) -> None:
+    """Its commands, then its program, in one folder, with a model and dialogues that are small."""
+    shutil.copy(tiny_llama, tmp_path / "model.gguf")
+    talk = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "the cat sat"}]
+    (tmp_path / "dialogues.jsonl").write_text((json.dumps({"messages": talk}) + "\n") * 8)
+    (tmp_path / "text.txt").write_text("the cat sat on the mat\n")
+    (commands,), (program,) = blocks("docs/finetuning.md", "sh"), blocks("docs/finetuning.md", "python")
+    printed = [run([*shlex.split(line)], tmp_path) for line in commands.text.splitlines()]
+    assert "held out, 2 rows: loss " in printed[0]
+    assert "divergence: mean " in printed[3]
+    assert "'divergence': {'mean': " in run_python([program], tmp_path)
 
 
 @pytest.mark.slow

@@ -259,6 +259,13 @@ def test_example_of_a_model_runs(tiny_llama: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_example_of_fine_tuning_runs(tiny_llama: Path, tmp_path: Path) -> None:
+    text = example("finetune", tmp_path, tiny_llama, 20, 12)
+    before, after = (float(found) for found in re.findall(r"^loss of what is held out: ([\d.]+)", text, re.MULTILINE))
+    assert after < before - 0.3
+
+
+@pytest.mark.slow
 def test_examples_of_a_decoder_run(tmp_path: Path) -> None:
     decoder = example("transformer", tmp_path, "--save", "decoder.rlx")
     compiled, interpreted = re.findall(r"^(?:compiled|interpreted): +([\d ]+)$", decoder, re.MULTILINE)

@@ -150,7 +150,7 @@ def test_scales_grow_after_many_good_steps():
     assert (own["optim.scale"], own["optim.good_steps"]) == (4, 0)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f16", "f64"])
+@pytest.mark.parametrize("dtype", ["bf16", pytest.param("f16", marks=pytest.mark.slow), "f64"])
 def test_parameters_of_other_types(dtype):
     step = optim.train_step(model(dtype), optim.adamw())
     kinds = {name: array.dtype for name, array in step.state.items()}

@@ -68,7 +68,7 @@ def test_given_arrays_do_not_change():
         assert not np.array_equal(own.params[name], array)
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_bits_do_not_depend_on_threads_or_on_breaks(tmp_path, accumulate):
     batches = Batches(data(), 8, seed=3, accumulate=accumulate)
     whole, other, second = (trainer(threads=n, accumulate=accumulate) for n in (1, 2, 2))
@@ -114,7 +114,9 @@ def test_killed_writers_leave_a_whole_checkpoint(tmp_path):
         np.testing.assert_array_equal(second.params[name], array, err_msg=name)
 
 
-@pytest.mark.parametrize(("precision", "scale"), [("bf16", None), ("f16", 4096.0)])
+@pytest.mark.parametrize(
+    ("precision", "scale"), [("bf16", None), pytest.param("f16", 4096.0, marks=pytest.mark.slow)]
+)
 def test_products_of_sixteen_bits(precision, scale):
     batches = Batches(data(), 16, seed=3)
     own = trainer(precision=precision, loss_scale=scale)

@@ -345,10 +345,9 @@ class _ByteProduct:
         """What is added to the sums of each column."""
         em, type = self.em, vec(PANEL, "i32")
         added = em.zero(type)
-        if self.bias is not None and mask is None:
-            added = em.vload(self.bias, [column], type)
-        elif self.bias is not None:
-            added = em.masked_load(self.bias, [column], mask, added)
+        if self.bias is not None:
+            place = [column]
+            added = em.vload(self.bias, place, type) if mask is None else em.masked_load(self.bias, place, mask, added)
         if self.x_zp:
             added = added - em.vload(self.of_columns, [own], type) * self.x_zp
             length = em.cast("arith.index_cast", em.index(self.k), "i32")

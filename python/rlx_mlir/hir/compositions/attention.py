@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import Builders, composition, narrow, wide
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, is_never_negative
+
+#: Causal queries go in blocks of so many at least, and in so many blocks at most: half of the scores aren't seen.
+_BLOCK, _MOST_BLOCKS = 128, 4
 
 
 def split_heads(m: Builders, x: Value, heads: int, layout: str) -> Value:
@@ -133,7 +137,8 @@ def score_gradients(
         return x if seen is None else m.where(seen, x, otherwise)
 
     # Where every query sees a key, no row is -inf throughout.
-    sees_own = mask_kind in ("causal", "sliding_window") and pos is None and queries.shape[2] == keys.shape[2] != "?"
+    more = m.sizes_of(keys)[2] - m.sizes_of(queries)[2]
+    sees_own = mask_kind in ("causal", "sliding_window") and pos is None and is_never_negative(more)
     all_see = sees_own or (seen is None and mask_kind != "bias")
     weights = m.softmax(shown(scores, -math.inf), -1) if all_see else _weights(m, shown(scores, -math.inf))
     by_weight = shown(product(gradient, values), 0.0)
@@ -158,10 +163,61 @@ def attention_backward(
     layout: str = "packed",
     **attributes: Any,
 ) -> tuple[Value, Value, Value]:
-    """The gradients by scores; then products of them"""
-    attributes |= {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "layout": layout}
-    own = score_gradients(m, q, k, v, dy, mask, pos, **attributes)
+    """The gradients by scores; then products of them. Causal queries go in blocks, with the keys that these see."""
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+    given = [split_heads(m, x, num_heads, layout) for x in wide(m, q, dy)]
+    others = [split_heads(m, m.cast(x, given[0].dtype), kv_heads, layout) for x in (k, v)]
+    attributes |= {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "layout": "bhsd"}
+    rows, columns = (m.sizes_of(x)[2].constant for x in (given[0], others[0]))
+    is_square = attributes.get("mask_kind") == "causal" and pos is None and rows is not None and rows == columns
+    count = min(_MOST_BLOCKS, (rows or 0) // _BLOCK) if is_square else 1
+    if count < 2:
+        own = score_gradients(m, given[0], others[0], others[1], given[1], mask, pos, **attributes)
+        found = _products(m, own, num_heads, kv_heads)
+    else:
+        assert rows is not None, "which the number of blocks is of"
+        ends = [rows * (number + 1) // count for number in range(count)]
+        found = _in_blocks(m, given, others, ends, attributes)
+    merged = [narrow(m, merge_heads(m, x, layout, like), like) for x, like in zip(found, (q, k, v), strict=True)]
+    return merged[0], merged[1], merged[2]
+
+
+def _in_blocks(
+    m: Builders, given: Sequence[Value], others: Sequence[Value], ends: Sequence[int], attributes: dict[str, Any]
+) -> tuple[Value, Value, Value]:
+    """The gradients by q, k and v, [B, H, S, D], of causal attention, a block of queries at a time.
+
+    Args:
+        given: q and the gradient by the result.
+        others: k and v.
+        ends: of the blocks.
+        attributes: of the operation.
+    """
+    kv_heads = attributes["num_kv_heads"] or attributes["num_heads"]
+    starts = [0, *ends[:-1]]
+    parts = []
+    for start, end in zip(starts, ends, strict=True):
+        queries, gradient = (m.slice(x, 2, start, end) for x in given)
+        keys, values = (m.slice(x, 2, 0, end) for x in others)
+        own = score_gradients(m, queries, keys, values, gradient, **attributes)
+        parts.append(_products(m, own, attributes["num_heads"], kv_heads))
+
+    def summed(of_blocks: Sequence[Value]) -> Value:
+        """The sums of what blocks give for the keys that each of them sees."""
+        pieces = []
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            total = m.slice(of_blocks[number], 2, start, end)
+            for later in of_blocks[number + 1 :]:
+                total = m.add(total, m.slice(later, 2, start, end))
+            pieces.append(total)
+        return m.concat(pieces, 2)
+
+    by_queries, by_keys, by_values = zip(*parts, strict=True)
+    return m.concat(list(by_queries), 2), summed(by_keys), summed(by_values)
+
+
+def _products(m: Builders, own: Scores, num_heads: int, kv_heads: int) -> tuple[Value, Value, Value]:
+    """The gradients by q, k and v, [B, H, S, D], from those by scores."""
 
     def of_groups(x: Value) -> Value:
         return _of_groups(m, x, num_heads, kv_heads)
@@ -173,10 +229,7 @@ def attention_backward(
 
     batch, _, rows, columns = m.sizes_of(own.queries)
     dq = m.reshape(m.matmul(of_groups(own.by_product), own.keys), [batch, num_heads, rows, columns])
-    dk = by_columns(own.by_product, own.queries)
-    dv = by_columns(own.weights, own.gradient)
-    merged = [narrow(m, merge_heads(m, x, layout, like), like) for x, like in ((dq, q), (dk, k), (dv, v))]
-    return merged[0], merged[1], merged[2]
+    return dq, by_columns(own.by_product, own.queries), by_columns(own.weights, own.gradient)
 
 
 def _weights(m: Builders, scores: Value) -> Value:

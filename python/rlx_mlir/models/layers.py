@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Layers of decoders as blocks and primitives, with or without caches and adapters; what stands in one is data.
+
+An adapter (LoRA) adds to a product with a weight W one of low rank, y = x W^T + scale (x A^T) B^T, A [rank, inputs] and
+B [outputs, rank], both f32: parameters named after the weight, `blk.0.attn_q.lora_a` and `blk.0.attn_q.lora_b`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .config import ModelConfig
+
+if TYPE_CHECKING:
+    from ..hir import GraphModule, Value
+
+ADAPTED = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+"""The products of a layer that an adapter may be added to, by the names of their weights."""
+
+ROPE_FACTORS = "rope_freqs.weight"
+
+_FEED_FORWARD = ADAPTED[4:]
+
+
+@dataclass(frozen=True)
+class Low:
+    """The two factors that an adapter adds to one product, and what their product is multiplied by."""
+
+    a: Value
+    b: Value
+    scale: float = 1.0
+
+
+def adapter_names(product: str) -> tuple[str, str]:
+    """The parameters of an adapter of a product, such as `blk.0.attn_q`: A and B."""
+    return f"{product}.lora_a", f"{product}.lora_b"
+
+
+def used(config: ModelConfig) -> list[str]:
+    """The tensors that are parameters: all but the one that goes into the rope tables."""
+    return [name for name in config.weights if name != ROPE_FACTORS]
+
+
+def type_of(config: ModelConfig, name: str) -> str:
+    """The type of a parameter: that of the file for a matrix, f32 for a vector."""
+    info = config.weights[name]
+    return info.type if len(info.shape) == 2 else "f32"
+
+
+def weight_params(graph: GraphModule, config: ModelConfig) -> dict[str, Value]:
+    """A parameter of the graph for each weight, by name."""
+
+    def param(name: str) -> Value:
+        type, shape = type_of(config, name), config.weights[name].shape
+        return graph.param(name, shape) if type == "f32" else graph.param(name, shape, packed=type)
+
+    return {name: param(name) for name in used(config)}
+
+
+def adapter_params(
+    graph: GraphModule, config: ModelConfig, ranks: Mapping[str, int], scales: Mapping[str, float] | None = None
+) -> dict[str, Low]:
+    """The parameters of an adapter, by product.
+
+    Args:
+        ranks: of each product that has one.
+        scales: what is multiplied; 1 where it isn't said.
+    """
+    found = {}
+    for product, rank in ranks.items():
+        outputs, inputs = config.weights[f"{product}.weight"].shape
+        first, second = adapter_names(product)
+        a, b = graph.param(first, [rank, inputs]), graph.param(second, [outputs, rank])
+        found[product] = Low(a, b, (scales or {}).get(product, 1.0))
+    return found
+
+
+def rope_names(config: ModelConfig) -> dict[bool, tuple[str, str]]:
+    """Names of the parameters with cosines and sines, by whether they are those of local layers."""
+    names = {}
+    if config.local_layers < config.layers:
+        names[False] = ("rope.cos", "rope.sin")
+    if config.local_layers:
+        names[True] = ("rope.local.cos", "rope.local.sin")
+    return names
+
+
+def rope_params(graph: GraphModule, config: ModelConfig, positions: int | str) -> dict[bool, tuple[Value, Value]]:
+    """Parameters for the tables of cosines and sines, by whether they are those of local layers."""
+    shape = [positions, config.head_dim // 2]
+    names = rope_names(config).items()
+    return {local: (graph.param(cos, shape), graph.param(sin, shape)) for local, (cos, sin) in names}
+
+
+def embedded(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], tokens: Value) -> Value:
+    """What the first layer reads: rows of the table."""
+    x = graph.gather(params["token_embd.weight"], tokens, name="token_embd")
+    return graph.mul(x, math.sqrt(config.hidden), name="token_embd") if config.plan.scaled_embedding else x
+
+
+def logits_of(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], x: Value) -> Value:
+    """Logits from what the last layer gave."""
+    x = graph.rms_norm(x, params["output_norm.weight"], eps=config.eps, name="output_norm")
+    return product(graph, x, params[config.head_weight], name="output")
+
+
+def product(graph: GraphModule, x: Value, weight: Value, bias: Value | None = None, *, name: str) -> Value:
+    """x times a weight, whose rows are outputs in the file, and a bias."""
+    if weight.packed is not None and bias is None:
+        return graph.dequant_matmul(x, weight, name=name)
+    return graph.linear(x, weight, bias, transpose_weight=weight.packed is None, name=name)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Builds one layer of a graph.
+
+    Attributes:
+        graph: where it is built.
+        config, number: of the model, and which layer it is.
+        params: the weights' parameters, by name.
+        cos, sin: the tables of its rotations.
+        pos: [B], positions of the first tokens; 0 without it.
+        adapters: by product; see `adapter_params`.
+    """
+
+    graph: GraphModule
+    config: ModelConfig
+    number: int
+    params: Mapping[str, Value]
+    cos: Value
+    sin: Value
+    pos: Value | None = None
+    adapters: Mapping[str, Low] = field(default_factory=dict)
+
+    def cached(self, x: Value, k_cache: Value, v_cache: Value) -> tuple[Value, Value, Value]:
+        """(result, new keys, new values)"""
+        if self.config.plan.is_plain and not self._has_adapter(*ADAPTED):
+            return self._block(x, k_cache, v_cache)
+        return self._built(f"blk.{self.number}", x, (k_cache, v_cache))
+
+    def sequence(self, x: Value) -> Value:
+        """The result for whole sequences, each from its first token on; a block `layer<number>`.
+
+        That name has no point, which would make all layers parts of one block: a step of training computes some of the
+        outermost blocks again where memory is short.
+        """
+        found: Value = self._built(f"layer{self.number}", x, None)[0]
+        return found
+
+    def _built(self, name: str, x: Value, caches: tuple[Value, Value] | None) -> tuple[Value, Any, Any]:
+        """The result, and the caches after it where there are some."""
+        with self.graph.scope(name):
+            attended, new_k, new_v = self._attend(self._norm(x, "attn_norm"), caches)
+            h = self.graph.add(x, self._post_norm(attended, "post_attention_norm"), name="attn_output")
+            found = self._feed_forward(self._norm(h, "ffn_norm"))
+            return self.graph.add(h, self._post_norm(found, "post_ffw_norm"), name="ffn_down"), new_k, new_v
+
+    def _has_adapter(self, *names: str) -> bool:
+        return any(f"blk.{self.number}.{name}" in self.adapters for name in names)
+
+    def _weight(self, name: str) -> Value:
+        return self.params[f"blk.{self.number}.{name}.weight"]
+
+    def _block(self, x: Value, k_cache: Value, v_cache: Value) -> tuple[Value, Value, Value]:
+        """The layer as one block."""
+        config = self.config
+        matrices: dict[str, Any] = {
+            "q_w": self._weight("attn_q"),
+            "k_w": self._weight("attn_k"),
+            "v_w": self._weight("attn_v"),
+            "o_w": self._weight("attn_output"),
+            "gate_w": self._weight("ffn_gate"),
+            "up_w": self._weight("ffn_up"),
+            "down_w": self._weight("ffn_down"),
+        }
+        result, new_k, new_v = self.graph.llama_decoder_block(
+            x,
+            ln1_gamma=self._weight("attn_norm"),
+            ln2_gamma=self._weight("ffn_norm"),
+            **matrices,
+            cos=self.cos,
+            sin=self.sin,
+            k_cache=k_cache,
+            v_cache=v_cache,
+            pos=self.pos,
+            num_heads=config.heads,
+            num_kv_heads=config.kv_heads,
+            head_dim=config.head_dim,
+            eps=config.eps,
+            mask_kind="causal",
+            style=config.plan.rope_style,
+            # Dense matrices are [outputs, inputs] in the file; packed ones always are.
+            transpose_weight=any(matrix.packed is None for matrix in matrices.values()),
+            name=f"blk.{self.number}",
+        )
+        return result, new_k, new_v
+
+    def _attend(self, n: Value, caches: tuple[Value, Value] | None) -> tuple[Value, Any, Any]:
+        config, local = self.config, self.config.is_local(self.number)
+        q, k, v = (self._project(n, name) for name in ("attn_q", "attn_k", "attn_v"))
+        q, k = self._rotate(q, "attn_q", config.heads), self._rotate(k, "attn_k", config.kv_heads)
+        cached: dict[str, Any] = {}
+        if caches is not None:
+            cached = {"k_cache": caches[0], "v_cache": caches[1], "pos": self.pos}
+        found = self.graph.attention(
+            q,
+            k,
+            v,
+            num_heads=config.heads,
+            num_kv_heads=config.kv_heads,
+            head_dim=config.head_dim,
+            mask_kind="sliding_window" if local else "causal",
+            window=config.window if local else None,
+            scale=config.attention_scale,
+            **cached,
+            name="attention",
+        )
+        attended, new_k, new_v = found if cached else (found, None, None)
+        return self._product(attended, "attn_output"), new_k, new_v
+
+    def _project(self, n: Value, name: str) -> Value:
+        bias = self.params[f"blk.{self.number}.{name}.bias"] if self.config.plan.qkv_bias else None
+        return self._product(n, name, bias)
+
+    def _product(self, x: Value, name: str, bias: Value | None = None) -> Value:
+        """x times a weight of the layer, with what an adapter adds."""
+        graph = self.graph
+        y = product(graph, x, self._weight(name), bias, name=name)
+        low = self.adapters.get(f"blk.{self.number}.{name}")
+        if low is None:
+            return y
+        inner = graph.linear(x, low.a, transpose_weight=True, name=f"{name}_lora")
+        added = graph.linear(inner, low.b, transpose_weight=True, name=f"{name}_lora")
+        if low.scale != 1.0:
+            added = graph.mul(added, low.scale, name=f"{name}_lora")
+        return graph.add(y, added, name=f"{name}_lora")
+
+    def _rotate(self, x: Value, name: str, heads: int) -> Value:
+        """Queries or keys by their positions, after the norm of each head where there is one."""
+        config, size = self.config, self.config.head_dim
+        if config.plan.head_norms:
+            rows = self.graph.reshape(x, [*x.shape[:-1], heads, size], name=f"{name}_norm")
+            rows = self._norm(rows, f"{name}_norm")
+            x = self.graph.reshape(rows, x.shape, name=f"{name}_norm")
+        half = config.plan.rope_style == "half"
+        return self.graph.rope(
+            x,
+            self.cos,
+            self.sin,
+            head_dim=size,
+            style=config.plan.rope_style,
+            n_rot=config.rope_dims if half and config.rope_dims < size else None,
+            pos=self.pos,
+            name=f"{name}_rope",
+        )
+
+    def _feed_forward(self, n: Value) -> Value:
+        graph, activation = self.graph, self.config.plan.activation
+        if activation == "silu" and not self._has_adapter(*_FEED_FORWARD):
+            gate_w, up_w, down_w = (self._weight(name) for name in _FEED_FORWARD)
+            dense = any(weight.packed is None for weight in (gate_w, up_w, down_w))
+            return graph.swiglu(n, gate_w=gate_w, up_w=up_w, down_w=down_w, transpose_weight=dense, name="ffn")
+        gate = graph.activation(activation, self._product(n, "ffn_gate"), name="ffn")
+        hidden = graph.mul(gate, self._product(n, "ffn_up"), name="ffn")
+        return self._product(hidden, "ffn_down")
+
+    def _norm(self, x: Value, name: str) -> Value:
+        return self.graph.rms_norm(x, self._weight(name), eps=self.config.eps, name=name)
+
+    def _post_norm(self, x: Value, name: str) -> Value:
+        return self._norm(x, name) if self.config.plan.post_norms else x
+
+
+__all__ = [
+    "ADAPTED",
+    "ROPE_FACTORS",
+    "Layer",
+    "Low",
+    "adapter_names",
+    "adapter_params",
+    "embedded",
+    "logits_of",
+    "product",
+    "rope_names",
+    "rope_params",
+    "type_of",
+    "used",
+    "weight_params",
+]

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The command `rlx eval`: perplexity of a text, and divergence from another model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rlx_mlir.tools.options import (
+    Activations,
+    ActivationsOption,
+    CacheType,
+    CacheTypeOption,
+    ChunkOption,
+    Device,
+    DeviceOption,
+    JsonOption,
+    LoraOption,
+    ModelArgument,
+    ThreadsOption,
+    print_json,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from rlx_mlir.finetuning.evaluation import Evaluation
+    from rlx_mlir.models.model import Model
+
+
+def evaluate(
+    model: ModelArgument,
+    text: Annotated[str, typer.Argument(help="A text file in UTF-8; - reads stdin.")],
+    context: Annotated[
+        int | None, typer.Option(min=3, help="Tokens of a window; 512, or the model's own.", show_default=False)
+    ] = None,
+    stride: Annotated[
+        int | None, typer.Option(min=1, help="Tokens between windows; half of a window.", show_default=False)
+    ] = None,
+    lora: LoraOption = None,
+    activations: ActivationsOption = Activations.int8,
+    kv_cache: CacheTypeOption = CacheType.f32,
+    against: Annotated[
+        str, typer.Option(help="Model whose probabilities count as right; the same one, where another option says how.")
+    ] = "",
+    against_lora: Annotated[
+        Path | None, typer.Option(help="Folder with an adapter of that model.", show_default=False)
+    ] = None,
+    against_activations: Annotated[
+        Activations | None, typer.Option(help="How that model computes; exact, where it is compared.")
+    ] = None,
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="Also each token's loss, and its divergence where there is one.")
+    ] = False,
+    threads: ThreadsOption = None,
+    chunk: ChunkOption = 512,
+    device: DeviceOption = Device.cpu,
+    as_json: JsonOption = False,
+) -> None:
+    """Perplexity of a text, in windows; with --against… also the Kullback-Leibler divergence from another model."""
+    from rlx_mlir.files import read_text
+    from rlx_mlir.finetuning.evaluation import evaluate as find
+    from rlx_mlir.models.model import load_model
+
+    content = sys.stdin.read() if text == "-" else read_text(Path(text))
+    with progress() as say:
+        size = _context(model, context)
+        common: dict[str, Any] = {"context": size, "threads": threads, "chunk": chunk, "progress": say}
+        common |= {"kv_dtype": kv_cache.value, "target": device.value}
+        own = load_model(model, activations=activations.value, lora=lora, **common)
+        other = None
+        if against or against_lora is not None or against_activations is not None:
+            way = Activations.exact if against_activations is None else against_activations
+            other = load_model(against or model, activations=way.value, lora=against_lora, **common)
+        found = find(own, content, stride=stride, against=other, progress=say)
+    if as_json:
+        rows = {"per_token": _rows(own, found)} if per_token else {}
+        print_json({"model": model, "context": size, **found.to_dict(), **rows})
+        return
+    if per_token:
+        for row in _rows(own, found):
+            numbers = [f"{row[name]:.4f}" for name in ("loss", "divergence") if name in row]
+            typer.echo(f"{' '.join(f'{number:>9}' for number in numbers)}  {row['text']!r}")
+    typer.echo("\n".join(_summary(found)))
+
+
+def _context(model: str, context: int | None) -> int:
+    """Tokens of a window: what is asked for, else 512 where the model has so many."""
+    from rlx_mlir.frontends.gguf import GGUFFile
+    from rlx_mlir.models.config import ModelConfig, check_context
+    from rlx_mlir.models.hub import resolve
+
+    return check_context(ModelConfig.from_gguf(GGUFFile(resolve(model))), context, 512)
+
+
+def _rows(model: Model, found: Evaluation) -> list[dict[str, Any]]:
+    """What was found of each token."""
+    rows: list[dict[str, Any]] = []
+    for place, (index, loss) in enumerate(zip(found.ids, found.losses.tolist(), strict=True)):
+        row = {"id": index, "text": model.detokenize([index], special=True), "loss": loss}
+        if found.divergences is not None:
+            row["divergence"] = float(found.divergences[place])
+        rows.append(row)
+    return rows
+
+
+def _summary(found: Evaluation) -> list[str]:
+    """The figures as lines."""
+    error = f" ± {found.loss_error:.4f}" if len(found.ids) > 1 else ""
+    lines = [f"{len(found.ids)} tokens: perplexity {found.perplexity:.4f}, loss {found.loss:.4f}{error}"]
+    at: Any = found.to_dict().get("divergence")
+    if at is not None:
+        lines.append(
+            f"divergence: mean {at['mean']:.3e}, median {at['median']:.3e}, 99 % below {at['p99']:.3e}, "
+            f"largest {at['max']:.3e}; the same token is likeliest at {at['same_likeliest']:.2%}"
+        )
+    return lines
