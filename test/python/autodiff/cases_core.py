@@ -154,6 +154,7 @@ REDUCTIONS = {
         lambda b, x: b.prod(x, 1), {"x": given([[2.0, 0.0, 3.0, 1.5], [0.0, 0.0, 3.0, 1.0], [1, 2, 3, 4]])}
     ),
     "prod of symbols": Case(lambda b, x: b.prod(x, [0, 1]), {"x": normal(2, 3).sized("n", "m")}),
+    "mean of complex": Case(lambda b, z: b.mean(z, [0, 1]), {"z": complexes(2, 3).sized("n", 3)}, tolerance=SINGLE),
     "sum of complex": Case(lambda b, z: b.sum(z, 0), {"z": complexes(2, 3)}, tolerance=SINGLE),
     "softmax": Case(lambda b, x: b.softmax(x, -1), {"x": normal(2, 4)}),
     "softmax of axis 0": Case(lambda b, x: b.softmax(x, 0), {"x": normal(3, 2).sized("n", 2)}),

@@ -70,6 +70,14 @@ def test_checkpoints_change_no_bit(count, length, reverse):
         np.testing.assert_array_equal(array, kept[name], err_msg=name)
 
 
+def test_what_reads_the_entries_of_a_scan_with_checkpoints_follows_them():
+    m = GraphModule.mir("read")
+    x, h = m.input("x", [5, 3], "f64"), m.input("h", [3], "f64")
+    last, each = m.scan(lambda state, entry: (m.tanh(state + entry), state * entry), h, x, checkpoints=2)
+    m.set_outputs({"last": m.exp(last), "each": m.cumsum(each, 0)})
+    check(m, {"x": numbers(5, 3), "h": numbers(3, seed=1)}, ["x", "h"])
+
+
 def test_checkpoints_need_less_memory():
     m = GraphModule.mir("long")
     x, h = m.input("x", [4096, 64]), m.param("h", [64])

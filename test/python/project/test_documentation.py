@@ -183,10 +183,17 @@ def test_every_block_is_run_by_a_test() -> None:
 
 
 def test_generators_on_the_page_about_fuzzing_are_those_of_the_package() -> None:
-    generator, family = blocks("docs/fuzzing.md", "python")
+    _, generator, family = blocks("docs/fuzzing.md", "python")
     assert re.sub(r"  # .*", "", generator.text) == inspect.getsource(primitives.softmax)
     decorator, signature, *_ = inspect.getsource(scaling.chain).splitlines()
     assert family.text == f"{decorator}\n{signature} ...\n"
+
+
+def test_the_block_about_derivatives_on_the_page_about_fuzzing_finds_its_wrong_rule() -> None:
+    block, *_ = blocks("docs/fuzzing.md", "python")
+    exec(block.text, {})
+    with pytest.raises(KeyError, match="kind"):  # there is no finding where the rule is right
+        exec(block.text.replace("m.neg(right(m, at, x))", "right(m, at, x)"), {})
 
 
 #: What the page about GPUs takes as given: a module, its weights, and arrays for it.

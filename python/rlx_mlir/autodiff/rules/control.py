@@ -343,7 +343,8 @@ def _through_segments(
         last = list(between)
         if not parts.is_even:
             last, each_left, kept = own.keeping(m, between, rest, parts.rest.constant)
-    m.replace_results(op, [*last, *parts.whole(each, each_left)])
+        results = [*last, *parts.whole(each, each_left)]
+    m.replace_results(op, results)
     by_left: list[Value] = []
     if not parts.is_even:
         begin, by_left = sweep.run(m, begin, (kept, rest, parts.left(dys)), parts.rest.constant)

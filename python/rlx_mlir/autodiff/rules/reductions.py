@@ -37,11 +37,13 @@ def reduce(m: Builders, at: Reverse, x: Value, *, kind: str, axes: list[int], ke
 
 def _divided(m: Builders, dy: Value, x: Value, axes: list[int]) -> Value:
     """dy / n, of the number n of elements of each mean; rounded once."""
-    wide = "f64" if x.dtype.name == "float64" else "f32"
-    count: Value = m.constant(1.0, wide)
+    kind = "f64" if x.dtype.name == "float64" else "f32"
+    count: Value = m.constant(1.0, kind)
     for axis in axes:
-        count = m.mul(count, m.dim(x, axis, wide))
-    return m.cast(m.div(m.cast(dy, wide), count), x.dtype)
+        count = m.mul(count, m.dim(x, axis, kind))
+    if x.dtype.kind == "c":
+        return m.div(dy, m.cast(count, x.dtype))
+    return m.cast(m.div(m.cast(dy, kind), count), x.dtype)
 
 
 def product_of_others(m: Builders, x: Value, axes: list[int]) -> Value:

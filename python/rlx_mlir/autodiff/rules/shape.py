@@ -45,6 +45,8 @@ def narrow(m: Builders, at: Reverse, x: Value, *, axis: int, start: int, length:
 def _between(m: Builders, dy: Value, x: Value, axis: int, start: int) -> Value:
     """A cotangent of a part of x along a dimension, in zeros for the rest."""
     sizes = m.sizes_of(x)
+    if m.sizes_of(dy)[axis] == Size.of(0):  # which may begin beyond the end
+        return zeros_like(m, x)
     rest = sizes[axis] - start - m.sizes_of(dy)[axis]
     if rest.constant is None:
         return m.dynamic_update_slice(zeros_like(m, x), dy, start, axis)
