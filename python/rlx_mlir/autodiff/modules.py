@@ -29,7 +29,11 @@ def _changed(module: GraphModule, mode: str, wrt: Names, recompute: Names = ()) 
 
     copy = copy_of(module)
     with place.checking():
-        patterns = [recompute] if isinstance(recompute, str) else checks.names("recompute", recompute or ())
+        patterns = (
+            [recompute]
+            if isinstance(recompute, str)
+            else checks.names("recompute", () if recompute is None else recompute)
+        )
         return differentiate(copy.ir_module, mode, wrt, unreached, patterns)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from rlx_mlir import checks
 from rlx_mlir.arrays import as_array
+from rlx_mlir.autodiff.work import copy_of
 from rlx_mlir.compiler import compile
 from rlx_mlir.errors import InputError
 from rlx_mlir.frontends.safetensors import SafetensorsFile
@@ -71,17 +72,16 @@ class Trainer:
 
         Raises BuildError, InputError as `train_step` and `compile` do, and InputError where there is no such step.
         """
-        if precision not in ("f32", "bf16", "f16"):
-            raise InputError(f"'precision' is one of f32, bf16, f16, but got {checks.shown(precision)}")
+        checks.choice("precision", precision, ("f32", "bf16", "f16"))
+        module = copy_of(module)
         if not callable(schedule):
             schedule = constant(schedule)
         self._schedule = checks.callback("schedule", schedule, "step")
         if precision != "f32":
-            module = module.lower_for_autodiff().transform(f"mir-precision{{policy={precision}}}")
+            module = module.transform(f"mir-precision{{policy={precision}}}")
         chosen = adamw() if optimizer is None else optimizer
         limit = None if memory_limit is None else checks.whole("memory_limit", memory_limit, 1)
-        given_blocks = (recompute,) if isinstance(recompute, str) else tuple(recompute)
-        module = module.lower_for_autodiff() if module.stage == "hir" else module
+        given_blocks = (recompute,) if isinstance(recompute, str) else checks.names("recompute", recompute)
 
         def make(blocks: tuple[str, ...]) -> TrainStep:
             return train_step(

@@ -193,7 +193,7 @@ LINES = (
     "calibrate {module} {inputs} --params {weights} --method percentile --percentile 99 --quantize -o {out}.mlir",
     "calibrate {module} {inputs} --params {weights} --least-ratio 20 --quantize",
     "finetune {llama} {dialogues} -o {out} --lora 2 --alpha 4 --targets q --length 16 --batch 1 --accumulate 2 "
-    "--steps 1 --lr 1e-3 --warmup 1 --weight-decay 0.1 --clip-norm 2 --seed 1 --pack --eval 0.5 "
+    "--steps 2 --lr 1e-3 --warmup 1 --weight-decay 0.1 --clip-norm 2 --seed 1 --pack --eval 0.5 "
     "--checkpoint {out}.safetensors --save-every 1 --resume --base tiny --memory 500 --threads 1 --json",
     "finetune {llama} {dialogues} -o {out} --epochs 0.5 --length 16 --batch 1",
     "merge-lora {llama} {adapter} -o {out}.gguf --type f16 --json",
@@ -243,7 +243,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str
     np.savez(tmp_path / "arrays.npz", x=np.ones((5, 24), np.float32), w=np.ones((24, 40), np.float32))
     np.savez(tmp_path / "inputs.npz", x=np.ones((5, 24), np.float32))
     np.savez(tmp_path / "weights.npz", w=np.ones((24, 40), np.float32))
-    (tmp_path / "dialogues.jsonl").write_text('{"prompt": "the", "completion": " cat"}\n' * 4)
+    (tmp_path / "dialogues.jsonl").write_text('{"prompt": "the", "completion": " cat"}\n' * 20)
     (tmp_path / "text.txt").write_text("the cat sat on the mat " * 4)
     case_of(module).save(tmp_path / "case.mlir")
     for name in ("passes", "operations"):  # each is loaded once in a process

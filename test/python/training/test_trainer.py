@@ -164,7 +164,10 @@ def test_batches_see_every_entry_once_an_epoch():
         (lambda: Batches({"x": np.zeros(3), "y": np.zeros(2)}, 1), "'x' has 3, 'y' has 2"),
         (lambda: Batches({"x": np.zeros(3)}, 4), "a step takes 4 entries, but there are 3 in the data set"),
         (lambda: Batches({"x": np.zeros(3)}, 0), "'size' is a whole number of at least 1, but got 0"),
-        (lambda: Trainer(network(), weights(), precision="f8"), "'precision' is one of f32, bf16, f16, but got 'f8'"),
+        (
+            lambda: Trainer(network(), weights(), precision="f8"),
+            "'precision' expects one of f32, bf16, f16, but got 'f8'",
+        ),
         (lambda: Trainer(network(), {}), "missing parameters: w1, b1, w2, b2"),
         (lambda: Trainer(network(), weights(), schedule=-1.0), "'rate' is a rate of at least 0, but got -1.0"),
     ],
