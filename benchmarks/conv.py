@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from harness import NOISY, interleave, report, versions
+from harness import interleave, ratios, report, versions
 
 import rlx_mlir as rlx
 
@@ -119,13 +119,8 @@ def measure(text: str, threads: int, rounds: int, rivals: list[str]) -> dict[str
     for name, function in functions.items():
         np.testing.assert_allclose(function(), expected, atol=1e-3, err_msg=name)
     series = interleave({name: timed(function) for name, function in functions.items()}, rounds)
-    ours = series["ours"]
-    noisy = " noisy" if ours.spread > NOISY else ""
-    row: dict[str, object] = {"layer": text, "ours": ours.median, "spread": f"{ours.spread:.0%}{noisy}"}
-    row["GFLOP/s"] = f"{2 * expected.size * layer.weight[0].size / ours.median / 1e6:.1f}"
-    for name in rivals:
-        row |= {name: series[name].median, f"vs {name}": f"{series[name].median / ours.median:.2f}x"}
-    return row
+    rate = f"{2 * expected.size * layer.weight[0].size / series['ours'].median / 1e6:.1f}"
+    return {"layer": text, "GFLOP/s": rate, **ratios(series)}
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from harness import NOISY, interleave, report, versions
+from harness import interleave, ratios, report, versions
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, Value
@@ -172,13 +172,7 @@ def main() -> None:
         implementations = {"ours": ours, "copy": copied(count)}
         if has_torch:
             implementations["torch"] = problem.by_torch(options.threads)
-        series = interleave(implementations, options.rounds)
-        own = series["ours"]
-        noisy = " noisy" if own.spread > NOISY else ""
-        row: dict[str, object] = {"what": problem.name, "ours": own.median, "spread": f"{own.spread:.0%}{noisy}"}
-        for rival in list(implementations)[1:]:
-            row |= {rival: series[rival].median, f"vs {rival}": f"{series[rival].median / own.median:.2f}x"}
-        rows.append(row)
+        rows.append({"what": problem.name, **ratios(interleave(implementations, options.rounds))})
     title = f"microseconds, f32, {options.threads} threads"
     report(title, rows, versions(["rlx-mlir", "numpy", *(["torch"] if has_torch else [])]), options.json)
 

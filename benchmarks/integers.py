@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from conv import LAYERS, Layer
-from harness import NOISY, interleave, report, versions
+from harness import interleave, ratios, report, versions
 
 import rlx_mlir as rlx
 
@@ -201,14 +201,8 @@ def measure(text: str, case: Case, options: argparse.Namespace, rivals: list[str
     functions = {name: getattr(case, name)(options.threads) for name in ("ours", "of_f32", *rivals)}
     count = case.check(functions)
     series = interleave({name: timed(function) for name, function in functions.items()}, options.rounds)
-    ours = series.pop("ours")
-    noisy = " noisy" if ours.spread > NOISY else ""
-    row: dict[str, object] = {"what": text, "ours": ours.median, "spread": f"{ours.spread:.0%}{noisy}"}
-    row["Gop/s"] = f"{2 * count * case.multiplications / ours.median / 1e6:.1f}"
-    for name, other in series.items():
-        label = "f32" if name == "of_f32" else name
-        row |= {label: other.median, f"vs {label}": f"{other.median / ours.median:.2f}x"}
-    return row
+    rate = f"{2 * count * case.multiplications / series['ours'].median / 1e6:.1f}"
+    return {"what": text, "Gop/s": rate, **ratios({name.removeprefix("of_"): own for name, own in series.items()})}
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from harness import NOISY, interleave, report, versions
+from harness import interleave, ratios, report, versions
 
 import rlx_mlir as rlx
 from rlx_mlir.dtypes import DTYPES
@@ -113,13 +113,7 @@ def products(size: str, dtype: str, threads: int) -> dict[str, Run]:
 
 def row(make: Callable[[str, str, int], dict[str, Run]], size: str, options: argparse.Namespace) -> dict[str, object]:
     """What is printed of a size."""
-    series = interleave(make(size, options.dtype, options.threads), options.rounds)
-    own = series.pop("ours")
-    noisy = " noisy" if own.spread > NOISY else ""
-    found: dict[str, object] = {"what": size, "ours": own.median, "spread": f"{own.spread:.0%}{noisy}"}
-    for rival, other in series.items():
-        found |= {rival: other.median, f"vs {rival}": f"{other.median / own.median:.2f}x"}
-    return found
+    return {"what": size, **ratios(interleave(make(size, options.dtype, options.threads), options.rounds))}
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import importlib.util
 from collections.abc import Callable
 
 import numpy as np
-from harness import NOISY, interleave, report, versions
+from harness import interleave, ratios, report, versions
 from linear_algebra import Run, timed
 
 import rlx_mlir as rlx
@@ -104,13 +104,7 @@ def real_rows(size: str, options: argparse.Namespace) -> dict[str, Run]:
 
 def row(make: Callable[[str, argparse.Namespace], dict[str, Run]], size: str, options: argparse.Namespace) -> dict:
     """What is printed of a size."""
-    series = interleave(make(size, options), options.rounds)
-    own = series.pop("ours")
-    noisy = " noisy" if own.spread > NOISY else ""
-    found: dict[str, object] = {"size": size, "ours": own.median, "spread": f"{own.spread:.0%}{noisy}"}
-    for rival, other in series.items():
-        found |= {rival: other.median, f"vs {rival}": f"{other.median / own.median:.2f}x"}
-    return found
+    return {"size": size, **ratios(interleave(make(size, options), options.rounds))}
 
 
 def main() -> None:

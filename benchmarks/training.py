@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from harness import NOISY, interleave, report, versions
+from harness import interleave, ratios, report, versions
 
 import rlx_mlir as rlx
 from rlx_mlir import optim
@@ -241,12 +241,7 @@ def main() -> None:
                 steps["torch.compile"] = torch_step(what, options.threads, compiled=True)
         compared({name: step() for name, step in steps.items()})
         series = interleave({name: timed(step) for name, step in steps.items()}, options.rounds)
-        own = series["ours"]
-        noisy = " noisy" if own.spread > NOISY else ""
-        row: dict[str, object] = {"what": what, "ours": own.median, "spread": f"{own.spread:.0%}{noisy}"}
-        for name in list(steps)[1:]:
-            row |= {name: series[name].median, f"vs {name}": f"{series[name].median / own.median:.2f}x"}
-        rows.append(row)
+        rows.append({"what": what, **ratios(series)})
     title = f"milliseconds of a step, {options.threads} threads"
     report(title, rows, versions(["rlx-mlir", *["torch"] * has_torch]), options.json)
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from harness import NOISY, interleave, report, versions
+from harness import interleave, ratios, report, versions
 from networks import NETWORKS, Network, draw
 from networks.functions import Ours, Torch
 
@@ -142,14 +142,9 @@ def measure(name: str, threads: int, options: argparse.Namespace) -> list[dict[s
         for who, result in results.items():
             np.testing.assert_allclose(result, results["ours"], atol=1e-4 * scale, err_msg=f"{name}: {who}")
         series = interleave({who: timed(run, x, clock) for who, run in runs.items()}, options.rounds)
-        own = series.pop("ours")
-        noisy = " noisy" if own.spread > NOISY else ""
         what = " ".join(f"{symbol}={size}" for symbol, size in sizes.items())
-        row: dict[str, object] = {"network": name, "sizes": what, "threads": threads, "ours": own.median}
-        row["spread"] = f"{own.spread:.0%}{noisy}"
-        for who, other in series.items():
-            row |= {who: other.median, f"vs {who}": f"{other.median / own.median:.2f}x"}
-        rows.append(row)
+        row: dict[str, object] = {"network": name, "sizes": what, "threads": threads}
+        rows.append(row | ratios(series))
         if options.profile:
             print(f"{name} {what}:", file=sys.stderr)
             print_shares(executable, x)

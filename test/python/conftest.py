@@ -93,6 +93,18 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def forget_operations() -> Iterator[None]:
+    """Operations that a test registers are gone after it."""
+    from rlx_mlir import own_ops
+
+    before = {own.name for own in own_ops.registered_ops()}
+    yield
+    for own in own_ops.registered_ops():
+        if own.name not in before:
+            own_ops.unregister_op(own.name)
+
+
+@pytest.fixture
 def cuda() -> Iterator[FakeCuda]:
     """A stand-in for NVIDIA's driver whose GPU runs the kernels of artefacts made by hand."""
     from cuda_artifacts import Kernels

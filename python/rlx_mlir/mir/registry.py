@@ -128,7 +128,8 @@ def evaluate(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = 
         present = [region for region in operation.regions if len(region.blocks)]
         attributes["regions"] = [_runner(region.blocks[0], inner or evaluate) for region in present]
     results = REFERENCES[name](*values, **attributes)
-    return list(results) if isinstance(results, tuple) else [results]
+    listed = results if isinstance(results, tuple) else (results,)
+    return [np.asarray(own) if isinstance(own, np.generic) else own for own in listed]  # numpy's of no dimension
 
 
 def call_arguments(op: ir.AnyOp, operands: Sequence[Value]) -> tuple[list[Any], dict[str, Any]]:

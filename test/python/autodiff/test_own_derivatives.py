@@ -3,25 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from derivatives import check
 
 import rlx_mlir as rlx
-from rlx_mlir import interpret, own_ops
+from rlx_mlir import interpret
 from rlx_mlir.errors import BuildError
 
-
-@pytest.fixture(autouse=True)
-def forget_operations() -> Iterator[None]:
-    """Operations that a test registers are gone after it."""
-    before = {own.name for own in own_ops.registered_ops()}
-    yield
-    for own in own_ops.registered_ops():
-        if own.name not in before:
-            own_ops.unregister_op(own.name)
+pytestmark = pytest.mark.usefixtures("forget_operations")
 
 
 def infer(x, y, *, power=2.0):

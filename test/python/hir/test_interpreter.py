@@ -477,3 +477,11 @@ def test_references_must_fit_their_types(monkeypatch):
     monkeypatch.setitem(REFERENCES, "mir.silu", lambda x: x.astype(np.float64))
     with pytest.raises(ExecutionError, match=r"reference of 'mir.silu' at .* gave float64 \[2\] for tensor<2xf32>"):
         interpret(m, {"x": np.ones(2, np.float32)})
+
+
+def test_results_without_dimensions_are_arrays() -> None:
+    m = GraphModule.mir("f")
+    x = m.input("x", [], "bf16")
+    m.set_outputs({"y": m.activation_backward("sqrt", x, x), "z": m.add(x, x)})
+    found = interpret(m, {"x": np.array(1, ml_dtypes.bfloat16)})
+    assert [type(found[name]) for name in "yz"] == [np.ndarray, np.ndarray]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,7 @@ from rlx_mlir.rewriting.plugins import load_passes
 RNG = np.random.default_rng(0)
 
 
-@pytest.fixture(autouse=True)
-def forget_operations() -> Iterator[None]:
-    """Operations that a test registers are gone after it."""
-    before = {own.name for own in own_ops.registered_ops()}
-    yield
-    for own in own_ops.registered_ops():
-        if own.name not in before:
-            own_ops.unregister_op(own.name)
+pytestmark = pytest.mark.usefixtures("forget_operations")
 
 
 # -- operations ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.folding import fold_all, folded, moved, present, spread, unfolded
+from rlx_mlir.autodiff.folding import fold_all, folded, moved, spread, unfolded
 from rlx_mlir.autodiff.registry import Batched, Same, batching
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
@@ -123,14 +123,3 @@ def conv2d_backward_weight(
     own = [_channels(m, at, x, True), _channels(m, at, dy, of_dy)]
     found = m.rebuilt(at.op, own, groups=groups * at.size.constant)[0]
     return unfolded(m, found, [at.size, m.sizes_of(own[1])[1].divided_by(at.size) or Size.of(0)])
-
-
-@batching(mir.QConv2dOp)
-def q_conv2d(
-    m: Builders, at: Batched, x: Value, weight: Value, bias: Value | None = None, **attributes: Any
-) -> Value | None:
-    """The images of all entries, where these share the kernels."""
-    if any(at.batched[1:]):
-        return None
-    count = m.sizes_of(x)[1]
-    return unfolded(m, m.rebuilt(at.op, present([folded(m, x), weight, bias]))[0], [at.size, count])

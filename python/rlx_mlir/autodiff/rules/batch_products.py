@@ -146,11 +146,11 @@ def grouped_matmul(m: Builders, at: Batched, x: Value, weight: Value, expert: Va
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@batching(mir.QMatmulOp)
-def q_matmul(
+@batching(mir.QMatmulOp, mir.QConv2dOp)
+def of_integers(
     m: Builders, at: Batched, x: Value, weight: Value, bias: Value | None = None, **attributes: Any
 ) -> Value | None:
-    """The rows of all entries, where these share the weight."""
+    """The rows or images of all entries, where these share the weight."""
     if any(at.batched[1:]):
         return None
     count = m.sizes_of(x)[1]
