@@ -134,6 +134,7 @@ def test_logits_are_those_of_transformers_and_peft(tiny_llama: Path, written: Pa
     assert np.abs(plain - logits).max() > 0.5
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")  # theirs
 def test_peft_reads_what_is_written(tiny_llama: Path, written: Path, config: ModelConfig) -> None:
     """Where it is installed."""
     torch, peft, transformers = (pytest.importorskip(name) for name in ("torch", "peft", "transformers"))
