@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,12 @@ from cuda_harness import emulated_device
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, optim
+from rlx_mlir.finetuning.graph import loss_module
+from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.models import decoder
+from rlx_mlir.models.adapter import new_adapter
+from rlx_mlir.models.config import ModelConfig
+from rlx_mlir.models.layers import adapter_names
 
 F32 = np.float32
 
@@ -84,4 +91,22 @@ def test_a_step_of_training():
     m.set_outputs({"loss": m.mean(y * y)})
     step = optim.train_step(m, optim.adamw(), clip_norm=0.1)
     values = {"x": normal(5, 6, seed=1), "w": normal(6, 3, seed=2), "optim.rate": F32(0.01), **step.state}
+    check(step.module, {name: np.asarray(array) for name, array in values.items()})
+
+
+def test_a_step_of_a_low_rank_adapter(tiny_llama: Path) -> None:
+    """Of a model whose weights are packed."""
+    file = GGUFFile(tiny_llama)
+    config = ModelConfig.from_gguf(file)
+    adapter = new_adapter(config, ("attn_q", "attn_v"), 2, 4.0, seed=1)
+    trained = {
+        name: array + normal(*array.shape, seed=1) / 10  # one of the two begins as zeros
+        for product, factors in adapter.factors.items()
+        for name, array in zip(adapter_names(product), factors, strict=True)
+    }
+    loss = loss_module(config, 1, 5, adapter.ranks, adapter.scales)
+    step = optim.train_step(loss, optim.adamw(), list(trained), clip_norm=1.0)
+    tokens = np.random.default_rng(1).integers(0, config.vocab, (1, 6)).astype(np.int32)
+    values = {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "weights": np.full((1, 5), 0.2, F32)}
+    values |= {**decoder.parameters(config, file, 5), **trained, "optim.rate": F32(0.01), **step.state}
     check(step.module, {name: np.asarray(array) for name, array in values.items()})
