@@ -609,10 +609,11 @@ def test_modules_that_have_no_batch():
         vmap(3, "x")  # type: ignore[arg-type]
 
 
-def test_a_weight_that_is_packed_later_has_no_batch():
+def test_a_weight_of_experts_that_is_packed_later_has_no_batch():
     def packs(m: GraphModule) -> Value:
-        return m.dequant_matmul(m.input("x", [2, 32]), m.repack(m.param("w", [8, 32])))
+        weight, expert = m.repack(m.param("w", [8, 32])), m.input("expert", [2], "i32")
+        return m.dequant_grouped_matmul(m.input("x", [2, 32]), weight, expert, experts=2)
 
     with pytest.raises(BuildError, match=r"'mir\.repack'.*a packed weight can't have a batch"):
         vmap(made(packs), "w", size=3)
-    assert vmap(made(packs), "x", size=3).outputs["y"].shape == (3, 2, 8)
+    assert vmap(made(packs), "x", size=3).outputs["y"].shape == (3, 2, 4)
