@@ -9,6 +9,7 @@ from rlx_mlir import checks, ir
 from rlx_mlir.autodiff import rules as rules
 from rlx_mlir.autodiff.batching import Own, batch
 from rlx_mlir.autodiff.builders import Builders
+from rlx_mlir.autodiff.folding import moved
 from rlx_mlir.autodiff.rules.packed import read_in_rows
 from rlx_mlir.autodiff.work import copy_of
 from rlx_mlir.errors import InputError
@@ -114,7 +115,7 @@ def _batched(source: ir.AnyModule, axes: Mapping[str, int], length: Size, out: i
     m = Builders(empty_module(name, source.context, place.caller()))
     dims = Builders(source)._all_dims()
     given = {
-        handle: _argument(m, argument, list(dims[handle]), axes.get(argument.name), length)
+        handle: batched_argument(m, argument, list(dims[handle]), axes.get(argument.name), length)
         for argument, handle in zip(arguments(function), body(function).arguments, strict=True)
     }
     *ops, end = [op.operation for op in body(function).operations]
@@ -134,7 +135,7 @@ def finished(m: Builders, outputs: Mapping[str, Value]) -> GraphModule:
     return made
 
 
-def _argument(m: Builders, own: Argument, sizes: list[Size], axis: int | None, length: Size) -> Own:
+def batched_argument(m: Builders, own: Argument, sizes: list[Size], axis: int | None, length: Size) -> Own:
     """A new argument, and what stands for it with the batch first."""
     if axis is None:
         return Own(add_argument(m, own.type, tuple(sizes), own.name, own.kind), False)
@@ -144,13 +145,11 @@ def _argument(m: Builders, own: Argument, sizes: list[Size], axis: int | None, l
     with m._context:
         kind = ir.RankedTensorType.get(shape, own.type.element_type, loc=ir.Location.unknown())
     value = add_argument(m, kind, tuple(sizes), own.name, own.kind)
-    if axis:
-        value = m.transpose(value, [axis, *(each for each in range(len(sizes)) if each != axis)])
-    return Own(value, True)
+    return Own(moved(m, value, axis, 0), True)
 
 
 def _moved(m: Builders, value: Value, name: str, axis: int) -> Value:
     """A result with the batch as another dimension than the first."""
     if axis >= value.ndim:
         raise InputError(f"'out_axes' is {axis}, but output '{name}' has {value.ndim} dimensions with the batch")
-    return m.transpose(value, [*range(1, axis + 1), 0, *range(axis + 1, value.ndim)]) if axis else value
+    return moved(m, value, 0, axis)

@@ -149,12 +149,13 @@ class _Directions:
         known = {h: self.given[a.name] for a, h in zip(own, module._block.arguments, strict=False)}
         *ops, _ = [op.operation for op in module._block.operations]
         depends = {seed}
-        late = []
+        early, late = [], []
         for op in ops:
             if any(operand in depends for operand in op.operands):
                 depends.update(op.results)
                 late.append(op)
-        early = [op for op in ops if op not in late]
+            else:
+                early.append(op)
         m = self.m
         sizes = module._all_dims()[like._handle]
         count = product(sizes)

@@ -188,7 +188,7 @@ def linear(*ops: type[ir.OpView], by: Sequence[int] = (0,)) -> None:
             if operand is not None:
                 tangent = at.tangents[number]
                 own[number] = zeros_like(m, operand) if tangent is None else tangent
-        return again(m, at.op, [value for value in own if value is not None])
+        return m.copied(at.op, [value for value in own if value is not None])
 
     jvp(*ops)(rule)
 
@@ -207,7 +207,7 @@ def multilinear(*ops: type[ir.OpView], by: Sequence[int] = (0, 1)) -> None:
             if tangent is None:
                 continue
             own = [tangent if place == number else operand for place, operand in enumerate(operands)]
-            (term,) = again(m, at.op, [value for value in own if value is not None])
+            (term,) = m.copied(at.op, [value for value in own if value is not None])
             total = term if total is None else m.add(total, term)
         return total
 
@@ -231,11 +231,6 @@ def flat(op: ir.Operation, given: Any) -> list[Any]:
         elif place is not None:
             found[place] = answer
     return found
-
-
-def again(m: Builders, op: ir.Operation, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """The operation once more, of other operands of the same types."""
-    return m.copied(op, operands)
 
 
 def is_differentiable(type: ir.Type) -> bool:

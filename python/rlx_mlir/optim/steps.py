@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlx_mlir import checks, ir
+from rlx_mlir import checks
+from rlx_mlir.autodiff.batched_modules import batched_argument, finished
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.modules import value_and_grad
 from rlx_mlir.autodiff.registry import zeros_like
@@ -16,7 +17,6 @@ from rlx_mlir.autodiff.work import chosen, copy_of
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import GraphModule, place
 from rlx_mlir.hir.graph import empty_module
-from rlx_mlir.hir.inlining import add_argument
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.optim.optimizers import Optimizer
@@ -124,14 +124,8 @@ def _accumulated(module: GraphModule, outputs: int, losses: int, count: int) -> 
     own, dims = arguments(module.entry), module._all_dims()
     given = []
     for argument, handle in zip(own, module._block.arguments, strict=True):
-        kind, sizes = argument.type, dims[handle]
-        if argument.kind != PARAM:
-            with m._context:
-                kind = ir.RankedTensorType.get(
-                    [count, *kind.shape], kind.element_type, loc=ir.Location.unknown(m._context)
-                )
-            sizes = (Size.of(count), *sizes)
-        given.append(add_argument(m, kind, sizes, argument.name, argument.kind))
+        axis = None if argument.kind == PARAM else 0
+        given.append(batched_argument(m, argument, list(dims[handle]), axis, Size.of(count)).value)
     values = list(module.outputs.values())
     summed = [*values[:losses], *values[outputs:]]
     likes = {argument.name: value for argument, value in zip(own, given, strict=True)}
@@ -148,10 +142,8 @@ def _accumulated(module: GraphModule, outputs: int, losses: int, count: int) -> 
 
     totals, stacked = m.scan(batch, tuple(zeros), tuple(sequences), length=None if sequences else count)
     means = [m.mul(total, 1 / count) for total in totals]
-    found = GraphModule(m.ir_module, "mir", "direct")
     ordered = [*means[:losses], *(stacked or ()), *means[losses:]]
-    found.set_outputs({name: found._value(m._read(value)) for name, value in zip(module.outputs, ordered, strict=True)})
-    return found
+    return finished(m, dict(zip(module.outputs, ordered, strict=True)))
 
 
 def _of_gradient(name: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, Reverse, again, jvp, linear, reshaped, unbroadcast, vjp, zeros_like
+from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, reshaped, unbroadcast, vjp, zeros_like
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
@@ -87,7 +87,7 @@ def dynamic_slice_forward(m: Builders, at: Forward, x: Value, start: Value, *lik
     """The same part of the tangent."""
     if at.tangents[0] is None:
         return None
-    return again(m, at.op, [at.tangents[0], start, *like])[0]
+    return m.copied(at.op, [at.tangents[0], start, *like])[0]
 
 
 @vjp(mir.DynamicUpdateSliceOp)
@@ -123,7 +123,7 @@ def like_others(m: Builders, at: Forward, x: Value, *like: Value, **attributes: 
     """The same of the tangent; sizes are those of the same values."""
     if at.tangents[0] is None:
         return None
-    return again(m, at.op, [at.tangents[0], *like])[0]
+    return m.copied(at.op, [at.tangents[0], *like])[0]
 
 
 linear(mir.BarrierOp, mir.TransposeOp, mir.NarrowOp)
