@@ -8,9 +8,8 @@ from contextlib import nullcontext
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, fitted, is_differentiable, made_of, structured, zeros_like
+from rlx_mlir.autodiff.registry import Forward, built_parts, fitted, is_differentiable, structured, zeros_like
 from rlx_mlir.autodiff.reverse import joined, operand_cotangents, pull_back
-from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.registry import JVPS, VJPS, call_arguments
 
@@ -40,21 +39,15 @@ def push_forward(
 
 def result_tangents(m: Builders, op: ir.Operation, own: Sequence[Value | None]) -> list[Value | None]:
     """The tangent of each result of an operation, from those of its operands; built where `m` builds."""
-    operands = m.values(op.operands)
-    values, attributes = call_arguments(op, operands)
     if op.name in JVPS:
+        values, attributes = call_arguments(op, m.values(op.operands))
         results = m.values(op.results)
         given = JVPS[op.name](m, Forward(op, results, structured(op, own)), *values, **attributes)
         pairs = zip(results, given if isinstance(given, tuple) else (given,), strict=True)
         return [None if tangent is None else fitted(m, op, tangent, result) for result, tangent in pairs]
     if op.name in VJPS:
         return transposed(m, op, own)
-    build = made_of(op)
-    if build is None:
-        raise UnsupportedError("it has no rule of forward mode")
-    with m.recording() as parts:
-        built = build(m, *values, **attributes)
-    results = list(built) if isinstance(built, tuple | list) else [built]
+    parts, results = built_parts(m, op, "forward")
     known = {operand: t for operand, t in zip(op.operands, own, strict=True) if t is not None}
     return push_forward(m, parts, known, [m._read(value) for value in results])
 

@@ -29,11 +29,8 @@ def _changed(module: GraphModule, mode: str, wrt: Names, recompute: Names = ()) 
 
     copy = copy_of(module)
     with place.checking():
-        patterns = (
-            [recompute]
-            if isinstance(recompute, str)
-            else checks.names("recompute", () if recompute is None else recompute)
-        )
+        several = () if recompute is None else recompute
+        patterns = [several] if isinstance(several, str) else checks.names("recompute", several)
         return differentiate(copy.ir_module, mode, wrt, unreached, patterns)
 
 

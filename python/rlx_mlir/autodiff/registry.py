@@ -36,6 +36,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.dtypes import numpy_dtype
+from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
@@ -163,6 +164,20 @@ def parts(*ops: type[ir.OpView]) -> Callable[[Rule], Rule]:
 def made_of(op: ir.Operation) -> Callable[..., Any] | None:
     """What builds the operations that one is differentiated as; None where it isn't made of others."""
     return PARTS.get(op.name, COMPOSITIONS.get(op.name))
+
+
+def built_parts(m: Builders, op: ir.Operation, mode: str) -> tuple[list[ir.Operation], list[Value]]:
+    """Builds what an operation is differentiated as: the operations, and what stands for its results.
+
+    Raises UnsupportedError where it isn't made of others: it has no rule of that mode.
+    """
+    build = made_of(op)
+    if build is None:
+        raise UnsupportedError(f"it has no rule of {mode} mode")
+    values, attributes = call_arguments(op, m.values(op.operands))
+    with m.recording() as ops:
+        built = build(m, *values, **attributes)
+    return ops, list(built) if isinstance(built, tuple | list) else [built]
 
 
 def none(*ops: type[ir.OpView]) -> None:

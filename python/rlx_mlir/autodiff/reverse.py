@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Reverse, fitted, flat, is_differentiable, made_of
-from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.autodiff.registry import Reverse, built_parts, fitted, flat, is_differentiable
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.registry import VJPS, call_arguments
 
@@ -63,18 +62,13 @@ def operand_cotangents(
     m: Builders, op: ir.Operation, own: Sequence[Value | None], active: Sequence[bool]
 ) -> list[Value | None]:
     """The cotangent of each operand of an operation, from those of its results; built where `m` builds."""
-    operands = m.values(op.operands)
-    values, attributes = call_arguments(op, operands)
     if op.name in VJPS:
+        operands = m.values(op.operands)
+        values, attributes = call_arguments(op, operands)
         at = Reverse(op, m.values(op.results), own, active)
         found = flat(op, VJPS[op.name](m, at, *values, **attributes))
         return [None if c is None else fitted(m, op, c, x) for x, c in zip(operands, found, strict=True)]
-    build = made_of(op)
-    if build is None:
-        raise UnsupportedError("it has no rule of reverse mode")
-    with m.recording() as parts:
-        built = build(m, *values, **attributes)
-    results = list(built) if isinstance(built, tuple | list) else [built]
+    parts, results = built_parts(m, op, "reverse")
     return pull_back(m, parts, joined(m, zip(results, own, strict=True)), list(op.operands))
 
 
