@@ -157,8 +157,16 @@ LogicalResult BlockQuantizeOp::inferReturnTypes(MLIRContext *context,
   if (k % block != 0) // C3
     return inferError(location, op, "expects the last dimension of 'x' to be a multiple of ",
                       "'block', ", block, ", but got ", k);
+  int64_t bits = adaptor.getBitsAttr() ? adaptor.getBitsAttr().getInt() : 8;
+  if (bits != 8 && bits != 15 && bits != 22) // C4
+    return inferError(location, op, "expects 'bits' to be 8, 15 or 22, but got ", bits);
+  int64_t limit = int64_t(127) << (bits - 8);
+  if (block > INT32_MAX / limit) // C5
+    return inferError(location, op, "expects 'block' to be at most ", INT32_MAX / limit, " with ",
+                      bits, " bits, as sums are of 32 bits, but got ", block);
   SmallVector<int64_t> shape(x->getShape());
-  results.push_back(RankedTensorType::get(shape, IntegerType::get(context, 8)));
+  unsigned width = bits == 8 ? 8 : bits == 15 ? 16 : 32;
+  results.push_back(RankedTensorType::get(shape, IntegerType::get(context, width)));
   shape.back() = k / block;
   results.push_back(RankedTensorType::get(shape, Float32Type::get(context)));
   results.push_back(RankedTensorType::get(shape, IntegerType::get(context, 32)));

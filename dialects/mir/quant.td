@@ -85,24 +85,33 @@ def MIR_DequantMatmulScaledOp : MIR_InferredOp<"dequant_matmul_scaled", [AttrSiz
   }];
 }
 
-def MIR_BlockQuantizeOp : MIR_InferredOp<"block_quantize"> {
-  let summary = "quantisation of rows to 8 bits, block by block";
-  let description = [{
-    Cuts the last dimension of `x`, [..., k], into blocks of `block` elements. For each:
+/// What rows are quantised to: 8, 15 or 22 bits.
+def MIR_BlockIntegers : MIR_DenseOf<AnyTypeOf<[I8, I16, I32]>>;
 
-        scale = max|x| / 127
+def MIR_BlockQuantizeOp : MIR_InferredOp<"block_quantize"> {
+  let summary = "quantisation of rows to integers, block by block";
+  let description = [{
+    Cuts the last dimension of `x`, [..., k], into blocks of `block` elements. With
+    limit = 127 * 2^(bits - 8), for each block:
+
+        scale = max|x| / limit
         q     = x / scale, rounded to nearest, ties to even; 0 where scale is 0
         sum   = the sum of q
 
-    `q` is [..., k] of i8, `scale` [..., k / block] of f32 and `sum` [..., k / block] of
-    i32. Computed in f32. The sum is an integer, so it neither rounds nor overflows. A
-    block that holds NaN or an infinity has scale NaN and q 0, so what is computed from
-    it is NaN. `q` saturates at -127 and 127, which matters only where the scale is
-    subnormal.
+    `q` is [..., k] of i8 with 8 bits, of i16 with 15 and of i32 with 22; `scale` is
+    [..., k / block] of f32 and `sum` [..., k / block] of i32. Computed in f32. The sum is
+    an integer, so it neither rounds nor overflows. A block that holds NaN or an infinity
+    has scale NaN and q 0, so what is computed from it is NaN. `q` saturates at -limit and
+    limit, which matters only where the scale is subnormal.
+
+    The bits are those of one, two and three digits to the base 128, of which each is a
+    signed byte: products of `q` are products of bytes.
 
     - (C1) `x` has at least one dimension, and the last is static.
     - (C2) `block` is a positive multiple of 32.
     - (C3) `block` divides the last dimension of `x`.
+    - (C4) `bits` is 8, 15 or 22.
+    - (C5) `block` * limit is below 2^31.
 
     ```mlir
     func.func @f(%x: tensor<?x64xf32>) -> (tensor<?x64xi8>, tensor<?x2xf32>, tensor<?x2xi32>) {
@@ -111,9 +120,10 @@ def MIR_BlockQuantizeOp : MIR_InferredOp<"block_quantize"> {
     }
     ```
   }];
-  let arguments = (ins MIR_FloatTensor:$x, DefaultValuedAttr<I64Attr, "32">:$block);
-  let results = (outs MIR_I8Tensor:$q, MIR_F32Tensor:$scale, MIR_I32Tensor:$sum);
-  let assemblyFormat = "$x (`block` $block^)? attr-dict `:` type($x)";
+  let arguments = (ins MIR_FloatTensor:$x, DefaultValuedAttr<I64Attr, "32">:$block,
+      DefaultValuedAttr<I64Attr, "8">:$bits);
+  let results = (outs MIR_BlockIntegers:$q, MIR_F32Tensor:$scale, MIR_I32Tensor:$sum);
+  let assemblyFormat = "$x (`block` $block^)? (`bits` $bits^)? attr-dict `:` type($x)";
 }
 
 def MIR_BlockDotOp : MIR_InferredOp<"block_dot", [
@@ -123,8 +133,8 @@ def MIR_BlockDotOp : MIR_InferredOp<"block_dot", [
         "q", "sum", "::rlx::mir::getBlockType($_self, ::rlx::mir::BlockField::Sum)">]> {
   let summary = "product of quantised rows with a packed weight";
   let description = [{
-    The operands are what `mir.block_quantize` gives with blocks of 32, and a weight W
-    of n rows and k columns whose blocks hold values d_w * q_w + m_w:
+    The operands are what `mir.block_quantize` gives with blocks of 32, of any of its
+    bits, and a weight W of n rows and k columns whose blocks hold values d_w * q_w + m_w:
 
         result[..., n] = sum over blocks of scale * (d_w * <q_w, q> + m_w * sum)
 
@@ -145,7 +155,7 @@ def MIR_BlockDotOp : MIR_InferredOp<"block_dot", [
     }
     ```
   }];
-  let arguments = (ins MIR_I8Tensor:$q, MIR_F32Tensor:$scale, MIR_I32Tensor:$sum,
+  let arguments = (ins MIR_BlockIntegers:$q, MIR_F32Tensor:$scale, MIR_I32Tensor:$sum,
       MIR_PackedTensor:$weight);
   let results = (outs MIR_F32Tensor:$result);
   let assemblyFormat = [{

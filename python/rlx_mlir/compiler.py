@@ -100,7 +100,7 @@ def compile(
         target: what runs it: `cpu`, `cuda`, or `nvptx` for a GPU elsewhere.
         threads: of one call; None for as many as the process may use.
         cache: look for the compiled module on disk, and keep it there.
-        options: the fields of `CompileOptions`, which says what each means: `activations` ("exact" or "int8"),
+        options: the fields of `CompileOptions`, which says what each means: `activations` ("exact", "int16" or "int8"),
             `intermediates` ("rounded" or "wide"), `maxima` (of dynamic sizes, by symbol), `disable_templates`,
             `choices`, `level`; `verify` and `dump_dir` to look inside; `passes` of your own, `skip_fusion`;
             `time_limit`; `triple`, `cpu` and `features` for other CPUs, `chip`, `ptx` and `cubin` for GPUs.

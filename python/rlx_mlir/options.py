@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 from rlx_mlir import checks
 from rlx_mlir.codegen.gpu.assembler import CUBIN, Assembler, chosen_assembler
 from rlx_mlir.errors import InputError, did_you_mean
+from rlx_mlir.formats.activations import ACTIVATIONS
 from rlx_mlir.kernel_classes import CLASSES
 from rlx_mlir.tuning.choices import check_choices
 
@@ -31,8 +32,9 @@ class CompileOptions:
     Attributes:
         target: `cpu`; `nvptx` for NVIDIA GPUs, which need not be there: `compile` gives an artefact to save; `cuda` for
             the GPU of this machine.
-        activations: `exact` computes products in f32; `int8` rounds what products with integer weights read to 8
-            bits, block by block, and uses integer dot products.
+        activations: `exact` computes products in f32. `int8` rounds what products with integer weights read to 8
+            bits, block by block, and uses integer dot products; what queries, keys and values are computed from has 15
+            bits on CPUs, and stays in f32 on GPUs. `int16` rounds all to 15 bits, on CPUs.
         intermediates: `rounded`: values of f16 and bf16 between operations are rounded as the graph has them, whether
             operations share a kernel or not. `wide`: they may stay in f32 within a kernel, and more operations are
             fused; results then depend on what is.
@@ -95,8 +97,10 @@ class CompileOptions:
             if getattr(self, option):
                 given = getattr(self, option)
                 raise InputError(f"'{option}' isn't an option of target {self.target}, but got {given!r}")
-        if self.activations not in ("exact", "int8"):
-            raise InputError(f"'activations' expects exact or int8, but got '{self.activations}'")
+        if self.activations not in ACTIVATIONS:
+            raise InputError(f"'activations' expects one of {', '.join(ACTIVATIONS)}, but got '{self.activations}'")
+        if self.activations == "int16" and self.target != "cpu":
+            raise InputError(f"'activations' int16 is for target cpu; {self.target} has exact and int8")
         if self.intermediates not in ("rounded", "wide"):
             raise InputError(f"'intermediates' expects rounded or wide, but got '{self.intermediates}'")
         if not isinstance(self.maxima, Mapping):

@@ -112,7 +112,7 @@ def check(case: Case) -> Outcome:
     reference = lowered
     if case.options.get("activations") == "int8":
         try:
-            reference = lowered.transform("inline,symbol-dce,rlx-fuse,mir-quantize-activations,cse")
+            reference = lowered.transform("inline,symbol-dce,rlx-fuse,mir-quantize-activations{attention=15},cse")
         except RlxError as error:
             return finding("lower", str(error))
     try:

@@ -288,13 +288,15 @@ def scaled_product(draft: Draft, op: str, least_rank: int) -> None:
 def block_quantize(draft: Draft) -> None:
     k = draft.columns()
     block = draft.choose([None, *(size for size in (32, 64, 96, 256) if k % size == 0)])
-    draft.emit("mir.block_quantize", {"x": rows_of(draft, k)}, {"block": block})
+    attributes = {"block": block, "bits": draft.choose([None, 8, 15, 22])}
+    draft.emit("mir.block_quantize", {"x": rows_of(draft, k)}, attributes)
 
 
 @generates("mir.block_dot", sums=True)
 def block_dot(draft: Draft) -> None:
     k = draft.columns()
-    q, scale, total = draft.emit("mir.block_quantize", {"x": rows_of(draft, k)})
+    bits = {"bits": draft.choose([None, 15, 22])}
+    q, scale, total = draft.emit("mir.block_quantize", {"x": rows_of(draft, k)}, bits)
     scheme = draft.choose([s for s in (draft.scheme(k) for _ in range(4)) if s not in ("f32", "f16", "bf16")])
     weight = draft.packed(draft.size(1, 65), k, scheme)
     if draft.chance(0.3):

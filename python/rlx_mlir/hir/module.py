@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rlx_mlir import checks, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError, StageError, shortened
+from rlx_mlir.formats.activations import ACTIVATIONS
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.graph import BUILDABLE, STAGES, Built, checked_build, empty_module
@@ -307,7 +308,7 @@ class GraphModule(Blocks, Segments):
         """What compiling joins, what it nearly does, and why not; printed, it is text. The module stays as it is.
 
         Args:
-            activations: as of `compile`: `exact` or `int8`.
+            activations: as of `compile`: `exact`, `int16` or `int8`.
             skip_fusion: as of `compile`: passes that aren't run, or True for all.
 
         Raises StageError where the module is past stage mir, InputError where an option is no such word.
@@ -317,8 +318,9 @@ class GraphModule(Blocks, Segments):
 
         if self._stage not in BUILDABLE:
             raise StageError(f"{place.caller()}: module '{self.name}' is at stage {self._stage}: it is fused already")
-        if not isinstance(activations, str) or activations not in ("exact", "int8"):
-            raise InputError(f"{place.caller()}: 'activations' expects exact or int8, but got {activations!r}"[:400])
+        if not isinstance(activations, str) or activations not in ACTIVATIONS:
+            words = ", ".join(ACTIVATIONS)
+            raise InputError(f"{place.caller()}: 'activations' expects one of {words}, but got {activations!r}"[:400])
         skipped = checked_fusions(skip_fusion)
         return fusion_report(self._copy(), self.name, policy=self._policy, activations=activations, skipped=skipped)
 
@@ -360,7 +362,7 @@ class GraphModule(Blocks, Segments):
         Args:
             maxima: largest size of each symbol, as of `compile`; others are 512.
             target: as of `compile`: `cpu`, or `cuda` or `nvptx` for GPUs.
-            activations: as of `compile`: `exact` or `int8`.
+            activations: as of `compile`: `exact`, `int16` or `int8`.
             intermediates: as of `compile`: `rounded` or `wide`.
             skip_fusion: as of `compile`: passes that aren't run, or True for all.
 
@@ -379,7 +381,7 @@ class GraphModule(Blocks, Segments):
                 f"{place.caller()}: module '{self.name}' is at stage {self._stage}: memory is estimated at hir and mir"
             )
         checks.choice("target", target, ("cpu", "cuda", "nvptx"))
-        checks.choice("activations", activations, ("exact", "int8"))
+        checks.choice("activations", activations, ACTIVATIONS)
         checks.choice("intermediates", intermediates, ("rounded", "wide"))
         if maxima is not None:
             maxima = checks.mapping("maxima", maxima, "a mapping from symbols to sizes")

@@ -337,9 +337,16 @@ class Primitives(
         attributes = {"scheme": Word("scaled_scheme", "nvfp4")}
         return self._emit(f"{dialect}.dequant_matmul_scaled", operands, attributes, **options)[0]
 
-    def block_quantize(self, x: Value, *, block: int = 32, **options: Unpack[Options]) -> tuple[Value, Value, Value]:
-        """(q i8 [..., K], scale f32 [..., K / block], sum i32 [..., K / block]), each block by its largest element."""
-        q, scale, total = self._emit("mir.block_quantize", {"x": x}, {"block": block}, **options)
+    def block_quantize(
+        self, x: Value, *, block: int = 32, bits: int = 8, **options: Unpack[Options]
+    ) -> tuple[Value, Value, Value]:
+        """(q [..., K], scale f32 [..., K / block], sum i32 [..., K / block]), each block by its largest element.
+
+        Args:
+            block: elements that share a scale, a multiple of 32.
+            bits: of q: 8 (i8), 15 (i16) or 22 (i32).
+        """
+        q, scale, total = self._emit("mir.block_quantize", {"x": x}, {"block": block, "bits": bits}, **options)
         return q, scale, total
 
     def block_dot(self, q: Value, scale: Value, sum: Value, weight: Value, **options: Unpack[Options]) -> Value:

@@ -30,6 +30,7 @@ from rlx_mlir.codegen.specs import (
     NormSpec,
     ProductSpec,
     QMatmulSpec,
+    QuantizeSpec,
     RecurrenceSpec,
     ReduceSpec,
     SampleSpec,
@@ -37,8 +38,8 @@ from rlx_mlir.codegen.specs import (
     SolveSpec,
     TopKSpec,
 )
-from rlx_mlir.codegen.specs.products import Sizes
 from rlx_mlir.dialects import mir
+from rlx_mlir.formats.activations import INTEGERS
 from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.lowering.functions import called_operation, memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
@@ -149,6 +150,7 @@ def read_product(name: str, kernel: ir.AnyOp) -> ProductSpec:
             packed.layout,
             norm=norm,
             quantises=quantises,
+            bits=next((bits for bits, element in INTEGERS.items() if element == _element(first.operands[0])), 8),
         )
     transposed = bool(first.opview.transpose_rhs)
     if scaled:
@@ -421,14 +423,14 @@ def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
     )
 
 
-def read_quantize(name: str, kernel: ir.AnyOp) -> Sizes:
-    """A kernel of class quantize, in blocks of 32: the sizes of x, which is f32."""
+def read_quantize(name: str, kernel: ir.AnyOp) -> QuantizeSpec:
+    """A kernel of class quantize, in blocks of 32, of an x of f32."""
     ops, returned = _body(kernel)
     if _element(kernel.arguments[0]) != "f32":
         raise UnsupportedByTemplate(f"{name}: quantisation of {_element(kernel.arguments[0])} has no template")
     if python_value(ops[0].opview.block) != 32 or returned != list(ops[0].results):
         raise UnsupportedByTemplate(f"{name}: quantisation in blocks of another length than 32")
-    return _sizes(kernel.arguments[0])
+    return QuantizeSpec(_sizes(kernel.arguments[0]), python_value(ops[0].opview.bits))
 
 
 def read_conv(name: str, kernel: ir.AnyOp) -> ConvSpec:

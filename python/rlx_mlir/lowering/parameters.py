@@ -11,6 +11,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.formats.activations import INTEGERS
 from rlx_mlir.lowering.extents import extent
 from rlx_mlir.lowering.functions import (
     PREPARE,
@@ -39,24 +40,46 @@ from rlx_mlir.rewriting import (
 from rlx_mlir.runtime.prepare import OPERATIONS
 from rlx_mlir.semantics.function import arguments, symbols_in, ties
 
-QUANTIZE, PACK, PLANES = PatternSet(), PatternSet(), PatternSet()
+PACK, PLANES = PatternSet(), PatternSet()
 
 
-EVERY = "every"
+#: What products may read: integers of so many bits, or floats as they are.
+BITS = (*map(str, INTEGERS), "f32")
 
 
 @compiler_pass(
     "mir-quantize-activations",
-    options={"attention": Option("quantise what queries, keys and values are computed from too", False)},
-    changes_values=ValueChange("activations are rounded to 8 bits, in blocks of 32", 0.05),
+    options={
+        "bits": Option("bits of what products read: 8, 15 or 22, or f32, which leaves it", "8", BITS),
+        "attention": Option("the same of what queries, keys and values are computed from", "f32", BITS),
+    },
+    changes_values=ValueChange("activations are rounded to integers, in blocks of 32", 0.05),
 )
-def quantize_activations(module: ir.Operation, *, attention: bool) -> None:
-    """Quantise what products with integer weights read to 8 bits, so that they use integer dot products.
+def quantize_activations(module: ir.Operation, *, bits: str, attention: str) -> None:
+    """Quantise what products with integer weights read, so that they use integer dot products.
 
-    Changes values: the error is that of rounding each block of 32 activations to 8 bits. Queries, keys and values stay
-    exact by default: softmax amplifies their errors, and their weights are a small part of a model's.
+    Changes values: the error is that of rounding each block of 32 activations to so many bits. Softmax amplifies the
+    errors of queries, keys and values, and their weights are a small part of a model's: they have more, or none.
     """
-    apply_patterns(module, QUANTIZE.select(EVERY) if attention else QUANTIZE.select())
+    apply_patterns(module, quantizing(bits, attention))
+
+
+def quantizing(bits: str, attention: str) -> PatternSet:
+    """The pattern that quantises what products read; the words are those of the pass's options."""
+    patterns = PatternSet()
+
+    @patterns.pattern(mir.DequantMatmulOp)
+    def quantize_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
+        """dequant_matmul(x, W) -> block_dot(block_quantize(x), W)"""
+        for_attention = attention != bits and feeds_attention(op.result)
+        wanted = attention if for_attention else bits
+        if wanted != "f32":
+            return _quantize(op, rewriter, int(wanted))
+        if for_attention:
+            return rewriter.no_match("attention reads the product, and softmax amplifies errors: it stays exact")
+        return rewriter.no_match("activations stay in f32")
+
+    return patterns
 
 
 #: Operations that may stand between a projection and attention.
@@ -86,27 +109,13 @@ def _belongs_to_product(value: ir.Value) -> bool:
     return len(shape_of(value)) == 1 or producer(value, mir.MatmulOp) is not None
 
 
-@QUANTIZE.pattern(mir.DequantMatmulOp, EVERY)
-def quantize_every_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
-    """dequant_matmul(x, W) -> block_dot(block_quantize(x), W)"""
-    _quantize(op, rewriter)
-
-
-@QUANTIZE.pattern(mir.DequantMatmulOp)
-def quantize_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
-    """dequant_matmul(x, W) -> block_dot(block_quantize(x), W), unless attention reads the result"""
-    if feeds_attention(op.result):
-        return rewriter.no_match("attention reads the product, and softmax amplifies errors: it stays exact")
-    return _quantize(op, rewriter)
-
-
-def _quantize(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
+def _quantize(op: mir.DequantMatmulOp, rewriter: Rewriter, bits: int) -> None:
     fmt = packing_of(op.weight).format
     if not (fmt.has_panels and fmt.has_integers):
         return rewriter.no_match(f"{fmt.name} has no integer dot product")
     if str(ir.RankedTensorType(op.x.type).element_type) != "f32":
         return rewriter.no_match("the activations aren't of f32")
-    quantized = mir.BlockQuantizeOp(op.x)
+    quantized = mir.BlockQuantizeOp(op.x, bits=bits)
     return rewriter.replace(op, mir.block_dot(quantized.q, quantized.scale, quantized.sum, op.weight))
 
 

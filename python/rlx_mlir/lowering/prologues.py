@@ -78,7 +78,8 @@ def _is_product_of_few_rows(group: Group) -> bool:
 
 
 def _quantisation(product: ir.AnyOp) -> ir.AnyOp | None:
-    """The operation that quantises all that a product of bytes reads, in blocks of 32, from f32; None without."""
+    """The operation that quantises all that a product of bytes reads, in blocks of 32, from f32; None
+    without."""
     if not isinstance(product.opview, mir.BlockDotOp):
         return None
     owners = [value.owner for value in list(product.operands)[:3]]
@@ -88,7 +89,8 @@ def _quantisation(product: ir.AnyOp) -> ir.AnyOp | None:
     if any(identity(owner) != identity(op) for owner in owners) or list(product.operands)[:3] != list(op.results):
         return None
     wide = str(ir.RankedTensorType(op.operands[0].type).element_type) == "f32"
-    return op if wide and python_value(op.attributes["block"]) == RUN else None
+    block, bits = (python_value(op.attributes[name]) for name in ("block", "bits"))
+    return op if wide and (block, bits) == (RUN, 8) else None
 
 
 def _norm(value: ir.Value) -> ir.AnyOp | None:

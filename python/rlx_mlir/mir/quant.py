@@ -11,6 +11,8 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.formats.activations import INTEGERS, largest_integer
 from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.decode import element_integer, element_minimum, element_scale, element_value
 from rlx_mlir.mir.dims import Size
@@ -54,18 +56,19 @@ def dequant_matmul(x: np.ndarray, weight: PackedWeight) -> np.ndarray:
 
 
 @reference(mir.BlockQuantizeOp)
-def block_quantize(x: np.ndarray, *, block: int = BLOCK) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(q, scale, sum) of each block: scale = max|x| / 127, q = round(x / scale), sum = the sum of q.
+def block_quantize(x: np.ndarray, *, block: int = BLOCK, bits: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(q, scale, sum) of each block: scale = max|x| / limit, q = round(x / scale), sum = the sum of q.
 
-    A block with NaN or an infinity has scale NaN and q 0. Where the scale is subnormal, x / scale may exceed 127; q
-    then saturates.
+    The limit is `largest_integer`. A block with NaN or an infinity has scale NaN and q 0. Where the scale is subnormal,
+    x / scale may exceed the limit; q then saturates.
     """
+    limit = largest_integer(bits)
     blocks = x.astype(np.float32).reshape(*x.shape[:-1], x.shape[-1] // block, block)
     largest = np.max(np.abs(blocks), axis=-1, keepdims=True)
-    scale = np.where(np.isfinite(largest), largest / np.float32(127), np.float32(np.nan))
+    scale = np.where(np.isfinite(largest), largest / np.float32(limit), np.float32(np.nan))
     exists = scale > 0
     ratio = np.divide(blocks, scale, out=np.zeros_like(blocks), where=exists)
-    q = np.clip(np.rint(ratio), -127, 127).astype(np.int8)
+    q = np.clip(np.rint(ratio), -limit, limit).astype(DTYPES[INTEGERS[bits]])
     total = np.asarray(np.sum(q, axis=-1, dtype=np.int32))
     return q.reshape(x.shape), scale[..., 0], total
 
@@ -76,16 +79,18 @@ def block_dot(q: np.ndarray, scale: np.ndarray, sum: np.ndarray, weight: PackedW
     parts = weight.parts()
     run = min(parts.run, BLOCK)
     count, k = math.prod(q.shape[:-1]), q.shape[-1]
-    rows = q.astype(np.float32).reshape(count, k)
+    # Integers are exact in either type, in any order of summation: below 2^24 (32 * 128 * 255) with bytes, below 2^53
+    # with more bits.
+    exact = np.float32 if q.dtype == np.int8 else np.float64
+    rows = q.astype(exact).reshape(count, k)
     scales, sums = (x.astype(np.float32).reshape(count, k // BLOCK) for x in (scale, sum))
     result = np.zeros((count, weight.n), np.float32)
     for start in range(0, k, run):
         part = slice(start, start + run)
-        # Below 2^24 (32 * 128 * 255): f32 holds the integers exactly, in any order of summation.
-        integer = rows[:, part] @ parts.integers[:, part].T.astype(np.float32)
+        integer = (rows[:, part] @ parts.integers[:, part].T.astype(exact)).astype(np.float32)
         value = parts.scales[:, start // parts.run] * integer
         if parts.minima is not None:
-            total = sums[:, start // BLOCK] if run == BLOCK else rows[:, part].sum(axis=-1)
+            total = sums[:, start // BLOCK] if run == BLOCK else rows[:, part].sum(axis=-1).astype(np.float32)
             value = value + parts.minima[:, start // parts.run] * total[:, None]
         result += scales[:, start // BLOCK, None] * value
     return result.reshape(*q.shape[:-1], weight.n)
@@ -195,28 +200,29 @@ def decoded(
 
 @TO_LINALG.pattern(mir.BlockQuantizeOp)
 def lower_block_quantize(op: ir.AnyOp, rewriter: Rewriter) -> None:
-    """block_quantize(x) -> scale = max|x| / 127; q = round(x / scale); sum += q"""
-    block = python_value(op.block)
+    """block_quantize(x) -> scale = max|x| / limit; q = round(x / scale); sum += q"""
+    block, bits = python_value(op.block), python_value(op.bits)
+    limit = largest_integer(bits)
     *outer, width = sizes_of(op.x)
     rank = len(outer) + 2
     inner = range(rank)
     blocks = [*outer, divided(width, block)]
     groups = [*([dim] for dim in range(rank - 2)), [rank - 2, rank - 1]]
     x = split_dims(op.x, groups, [*blocks, block])
-    f32, i8, i32 = element("f32"), element("i8"), element("i32")
+    f32, integer, i32 = element("f32"), element(INTEGERS[bits]), element("i32")
     largest = reduced(
         rank, [(x, inner)], blocks, inner[:-1], 0, lambda x, most: most.max(absolute(x.to("f32"))), type=f32
     )
 
     def scale_of(most: Scalar) -> Scalar:
-        return (most < math.inf).select(most / 127, math.nan)
+        return (most < math.inf).select(most / limit, math.nan)
 
     def quantised(x: Scalar, scale: Scalar, _: Scalar) -> Scalar:
-        q = round_even(x.to("f32") / scale).max(-127).min(127)
-        return (scale > 0).select(q, 0).to("i8")
+        q = round_even(x.to("f32") / scale).max(-limit).min(limit)
+        return (scale > 0).select(q, 0).to(INTEGERS[bits])
 
     scale = elementwise(largest.type, [largest], scale_of)
-    destination = (empty([*blocks, block], i8), inner)
+    destination = (empty([*blocks, block], integer), inner)
     q = generic(rank, [(x, inner), (scale, inner[:-1])], [destination], quantised)
     total = reduced(rank, [(q, inner)], blocks, inner[:-1], 0, lambda q, total: total + q.to("i32"), type=i32)
     rewriter.replace(op, collapse(q, groups), scale, total)
@@ -224,7 +230,7 @@ def lower_block_quantize(op: ir.AnyOp, rewriter: Rewriter) -> None:
 
 @TO_LINALG.pattern(mir.BlockDotOp)
 def lower_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
-    """block_dot(q, scale, sum, w) -> p += q_w * q in i32; result += scale * (d * p + m * sum)"""
+    """block_dot(q, scale, sum, w) -> p += q_w * q, exact; result += scale * (d * p + m * sum)"""
     encoding = packing_of(op.weight)
     run = min(encoding.format.sub, BLOCK)
     per_block = BLOCK // run
@@ -239,14 +245,16 @@ def lower_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
     n, r, e = rank, rank + 1, rank + 2
     lead = range(rank)
     i32, f32 = element("i32"), element("f32")
+    # 255 * 2^14 * 32 fits in 32 bits, three digits with 8-bit weights don't.
+    wide = "i64" if str(ir.RankedTensorType(op.q.type).element_type) == "i32" else "i32"
     products = reduced(
         rank + 3,
         [(q, [*lead, r, e]), (integers, [n, r, e])],
         [*outer, rows, runs],
         [*lead, n, r],
         0,
-        lambda q, w, total: total + q.to("i32") * w.to("i32"),
-        type=i32,
+        lambda q, w, total: total + q.to(wide) * w.to(wide),
+        type=element(wide),
     )
     # The scales and sums of blocks, seen from runs: run r belongs to block r / per_block.
     shape = [*outer, divided(runs, per_block), per_block]

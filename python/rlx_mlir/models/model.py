@@ -25,6 +25,7 @@ from .. import budgets, checks
 from ..arrays import as_array
 from ..dtypes import DTYPES
 from ..errors import ContextLengthError, ExecutionError, InputError, TimeLimitError
+from ..formats.activations import ACTIVATIONS
 from ..frontends.gguf import GGUFFile
 from ..limits import in_threads
 from ..place import located
@@ -49,7 +50,6 @@ Floats = npt.NDArray[np.float32]
 Prompt = str | Sequence[int] | np.ndarray | Sequence[Mapping[str, object]]
 Progress = Callable[[str], None]
 
-ACTIVATIONS = ("int8", "exact")
 CANDIDATES = 64
 """Largest logits that a GPU chooses among itself: where a sampler needs no more, tokens are chosen there."""
 MAX_OUTPUTS = 128
@@ -109,8 +109,9 @@ def load_model(
             that ``rlx compile MODEL -o FOLDER`` wrote, whose programs run with the options they were compiled with.
             Programs are code: load folders of those alone whom you trust.
         threads: of the compiled code; None for as many as the process may use.
-        activations: ``int8`` quantises what is multiplied by quantised weights, block by block; ``exact`` computes
-            with decoded weights in f32.
+        activations: how activations meet quantised weights. ``int8`` rounds them to 8 bits, block by block, and what
+            queries, keys and values are computed from to 15; ``int16`` rounds all to 15 bits; ``exact`` computes with
+            decoded weights in f32.
         context: positions that can be used, at most the model's own; by default that, but not more than 2048.
         chunk: tokens of a prompt that are processed at once.
         kv_dtype: element type of cached keys and values, ``f32``, ``f16`` or ``bf16``: the narrow ones take half of

@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+#: The options of `mir-quantize-activations` on CPUs. GPUs have bytes alone, and f32 for what attention reads.
+QUANTIZED = {"int8": "{attention=15}", "int16": "{bits=15 attention=15}"}
+
 
 class KernelSteps(NamedTuple):
     """Pipelines that follow each other.
@@ -45,7 +48,8 @@ def kernel_steps(
         activations, intermediates, maxima: as of `compile`.
     """
     wide = ",mir-keep-wide" if intermediates == "wide" else ""
-    quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""
+    options = "" if gpu else QUANTIZED.get(activations, "")
+    quantize = "" if activations == "exact" else f",mir-quantize-activations{options},cse"
     listed = ",".join(f"{symbol}:{size}" for symbol, size in sorted((maxima or {}).items()))
     columns = f'mir-conv-to-matmul{{maxima="{listed}"}}'
     custom = f"mir-lower-custom{{kernels={str(not gpu).lower()}}}"

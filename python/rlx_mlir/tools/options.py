@@ -83,6 +83,7 @@ class Activations(str, enum.Enum):
     """How activations meet quantised weights."""
 
     int8 = "int8"
+    int16 = "int16"
     exact = "exact"
 
 

@@ -1,5 +1,5 @@
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations)' | FileCheck %s --check-prefixes=CHECK,EXACT
-// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations{attention=true})' | FileCheck %s --check-prefixes=CHECK,EVERY
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations{attention=8})' | FileCheck %s --check-prefixes=CHECK,EVERY
 
 // CHECK-LABEL: func @product
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x32xf32>, %[[W:.+]]: tensor<16x20xi8, #mir.packed<q4_1, k = 32>>)

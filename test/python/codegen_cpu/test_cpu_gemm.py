@@ -16,17 +16,19 @@ from cpu_harness import TARGETS, compiled
 
 from rlx_mlir import formats
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.block_quantize import block_quantize
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
 from rlx_mlir.codegen.cpu.gemm_amx import GROUP, K_WHOLE, ROW_BLOCK, gemm_amx
 from rlx_mlir.codegen.cpu.gemm_amx_blocks import gemm_blocks
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split
 from rlx_mlir.codegen.cpu.gemm_amx_int8 import uses_integer_tiles
-from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
+from rlx_mlir.codegen.cpu.gemm_int8 import gemm_int8
 from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
 from rlx_mlir.codegen.cpu.kernel import Product, Scratch, write_kernel
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import Emitter, Value, element_of, memref, shape_of, vec, with_element
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step, emit_elementwise
+from rlx_mlir.codegen.specs import QuantizeSpec
 from rlx_mlir.native import host_target
 from rlx_mlir.runtime.tiles import request_tiles
 
@@ -111,10 +113,12 @@ class Case:
     dynamic: bool = False
     program: str = "identity"
     element: str = "f32"
+    bits: int = 8
 
     def __str__(self) -> str:
         rows = f"M{self.m}{'dyn' if self.dynamic else ''}"
-        return f"{self.path}-{self.element}-{self.scheme}-{self.target}-{rows}-N{self.n}-K{self.k}-{self.program}"
+        path = self.path if self.path != "int8" else f"bits{self.bits}"
+        return f"{path}-{self.element}-{self.scheme}-{self.target}-{rows}-N{self.n}-K{self.k}-{self.program}"
 
     @property
     def leading(self) -> tuple[int, ...]:
@@ -132,7 +136,7 @@ class Case:
         if self.path in ("split", "blocks"):
             return (gemm_split if self.path == "split" else gemm_blocks)(target, product, self.scheme)
         if self.path == "int8":
-            return gemm_int8(target, product, self.scheme)
+            return gemm_int8(target, product, self.scheme, self.bits)
         return gemm_dense(target, product, transpose_rhs=self.path == "transposed")
 
 
@@ -150,12 +154,16 @@ class Problem:
         return [np.zeros((*case.leading, case.n), DTYPES[case.element])] * count
 
 
-def quantize(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+#: Integers of activations by their bits.
+WORDS = {8: np.int8, 15: np.int16, 22: np.int32}
+
+
+def quantize(x: np.ndarray, bits: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The meaning of mir.block_quantize."""
     blocks = x.reshape(*x.shape[:-1], x.shape[-1] // 32, 32)
-    scale = np.abs(blocks).max(axis=-1) / np.float32(127)
+    scale = np.abs(blocks).max(axis=-1) / np.float32(127 * 2 ** (bits - 8))
     q = np.rint(np.divide(blocks, scale[..., None], out=np.zeros_like(blocks), where=scale[..., None] != 0))
-    return q.astype(np.int8).reshape(x.shape), scale, q.sum(axis=-1).astype(np.int32)
+    return q.astype(WORDS[bits]).reshape(x.shape), scale, q.sum(axis=-1).astype(np.int32)
 
 
 def problem(case: Case) -> Problem:
@@ -167,7 +175,7 @@ def problem(case: Case) -> Problem:
     length = case.k
     if case.path == "int8":
         x[..., :1, :32] = 0  # a block whose scale is 0
-        q, scale, total = quantize(x)
+        q, scale, total = quantize(x, case.bits)
         operands = [q, scale, total]
         exact_x = (q.reshape(*scale.shape, 32) * scale[..., None].astype(np.float64)).reshape(x.shape)
         length = 3 * case.k // 32
@@ -249,6 +257,25 @@ def test_panels(case: Case) -> None:
 @pytest.mark.quick(11)
 def test_int8(case: Case) -> None:
     check(case)
+
+
+#: Schemes whose products of 22 bits fit in 32: no weight has 8 bits.
+NARROW_SCHEMES = [scheme for scheme in BLOCK_SCHEMES if SCHEMES[scheme].bits < 8]
+
+
+@pytest.mark.parametrize("bits", [15, 22])
+@pytest.mark.parametrize("case", sampled(["int8"], list(ALL_TARGETS), BLOCK_SCHEMES), ids=str)
+@pytest.mark.quick(14)
+def test_digits(case: Case, bits: int) -> None:
+    """Activations of more bits than 8 are multiplied digit by digit."""
+    case = replace(case, bits=bits)
+    if bits == 15 or case.scheme in NARROW_SCHEMES:
+        check(case)
+        return
+    with pytest.raises(
+        UnsupportedByTemplate, match=f"sums of 32 products of {case.scheme} with 22 bits don't fit in 32"
+    ):
+        case.text()
 
 
 @pytest.mark.parametrize("scheme", ["q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k"])
@@ -434,11 +461,13 @@ def given_outputs(case: Case) -> list[np.ndarray]:
     return [np.zeros((*case.leading, case.n), DTYPES[case.element])]
 
 
+@pytest.mark.parametrize("bits", [8, 15, 22])
 @pytest.mark.parametrize("target", ["512", "256", "128"])
-def test_extreme_integers(target: str) -> None:
-    """Largest products: weights at both ends of their range against activations of +-127."""
-    n = 16
-    for scheme in BLOCK_SCHEMES:
+def test_extreme_integers(target: str, bits: int) -> None:
+    """Largest products: weights at both ends of their range against the largest activations, and the largest digits."""
+    n, top = 16, 127 * 2 ** (bits - 8)
+    edges = [63, 64, 65, 127, 128, 8128, 8191, 8192] if bits > 8 else []
+    for scheme in BLOCK_SCHEMES if bits < 22 else NARROW_SCHEMES:
         k = max(64, SCHEMES[scheme].block)
         rng = np.random.default_rng(3)
         rows = rng.choice(np.array([0x00, 0xFF, 0x80, 0x7F], np.uint8), (n, formats.get_format(scheme).row_bytes(k)))
@@ -447,35 +476,40 @@ def test_extreme_integers(target: str) -> None:
         for name in SCHEMES[scheme].floats:
             start = formats.get_format(scheme).field(name).offset
             blocks[..., start : start + 2] = np.full(1, 0.5, np.float16).view(np.uint8)
-        q = rng.choice(np.array([-127, 127], np.int8), (2, k))
-        q[0] = 127
+        ends = np.array([-top, top, *edges, *(-edge for edge in edges)], WORDS[bits])
+        q = rng.choice(ends, (2, k))
+        q[0] = top
         scale = np.full((2, k // 32), 0.5, np.float32)
         total = q.reshape(2, -1, 32).sum(axis=-1, dtype=np.int32)
         weight = formats.decode(scheme, rows, k).astype(np.float64)
         expected = (q * 0.5) @ weight.T
         # Every partial sum is exact in f32, but for large integers times the scales of sub-blocks.
-        limit = 0.0 if SCHEMES[scheme].sub == SCHEMES[scheme].block else 2.0**-22 * np.abs(q * 0.5) @ np.abs(weight.T)
+        whole = bits == 8 and SCHEMES[scheme].sub == SCHEMES[scheme].block
+        sizes = np.abs(q * 0.5).sum(axis=-1)[:, None] * 3 * np.abs(weight).max(axis=-1)
+        limit = 0.0 if whole else 2.0**-22 * sizes
         panels = formats.pack_panels(scheme, rows, k).view(np.int8)
         for variant in (target, f"vnni{target}"):
             for shape in ((2,), (None,)):
                 if variant not in ALL_TARGETS:
                     continue
                 need(ALL_TARGETS[variant])
-                text = gemm_int8(ALL_TARGETS[variant], Product("product", (*shape, k), n), scheme)
+                text = gemm_int8(ALL_TARGETS[variant], Product("product", (*shape, k), n), scheme, bits)
                 result = compiled("product", text)([q, scale, total, panels], [np.zeros((2, n), np.float32)])[0]
                 assert (np.abs(result - expected) <= limit).all(), f"{scheme} {variant} {shape}"
 
 
+@pytest.mark.parametrize("bits", [8, 15, 22])
 @pytest.mark.parametrize("target", ["512", "256", "128"])
-def test_block_quantize(target: str) -> None:
+def test_block_quantize(target: str, bits: int) -> None:
     need(ALL_TARGETS[target])
     rng = np.random.default_rng(7)
     x = rng.standard_normal((3, 2, 96), np.float32)
     x[0, 0, :32] = 0
     x[0, 1, 32:64] *= np.float32(1e-38)
     x[1, 0, :32] = np.arange(32) * 8 - 127  # ties
-    kernel = compiled("quantize", block_quantize("quantize", (None, 2, 96), ALL_TARGETS[target]))
-    expected = quantize(x)
+    spec = QuantizeSpec((None, 2, 96), bits)
+    kernel = compiled("quantize", block_quantize("quantize", spec, ALL_TARGETS[target]))
+    expected = quantize(x, bits)
     for result, right in zip(kernel([x], expected, [1, 4]), expected, strict=True):
         np.testing.assert_array_equal(result, right)
 
@@ -485,7 +519,7 @@ def test_block_quantize_of_what_is_no_number(target: str) -> None:
     need(ALL_TARGETS[target])
     x = np.ones((4, 32), np.float32)
     x[0, 3], x[1, 4], x[2] = np.nan, np.inf, np.float32(190 * 2.0**-149)
-    kernel = compiled("quantize", block_quantize("quantize", (4, 32), ALL_TARGETS[target]))
+    kernel = compiled("quantize", block_quantize("quantize", QuantizeSpec((4, 32)), ALL_TARGETS[target]))
     q, scale, total = kernel(
         [x], [np.zeros((4, 32), np.int8), np.zeros((4, 1), np.float32), np.zeros((4, 1), np.int32)]
     )
@@ -597,7 +631,7 @@ def test_what_no_template_covers() -> None:
     with pytest.raises(UnsupportedByTemplate, match="block scheme"):
         gemm_int8(target, Product("product", (1, 64), 16), "f16")
     with pytest.raises(UnsupportedByTemplate, match="multiple of 32"):
-        block_quantize("quantize", (4, 33), target)
+        block_quantize("quantize", QuantizeSpec((4, 33)), target)
 
 
 # -- targets and text -------------------------------------------------------------------------------------------------

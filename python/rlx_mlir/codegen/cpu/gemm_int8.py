@@ -6,8 +6,8 @@ For each block of 32 along K, row m and column n:
     acc += d_w * float(u . q - bias * sum) * scale      (+= m_w * (scale * float(sum)) where minima are stored)
 
 Where the weight has two scales in a block, this is done for each half, with the half's u . q and sum of q. The integers
-are exact. The chain along K is the same for every tile and every path, so results are the same bits for any number of
-rows and any cut of the units.
+are exact; q of more than 8 bits is multiplied digit by digit (`digits`). The chain along K is the same for every tile
+and every path, so results are the same bits for any number of rows and any cut of the units.
 """
 
 from __future__ import annotations
@@ -17,129 +17,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec, with_element
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.codegen.structures import Structure
+from rlx_mlir.formats.activations import INTEGERS
 from rlx_mlir.runtime.tiles import GEMM_AMX
 from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
+from .byte_dots import Dot, Dots, bias_of
+from .digits import BASE_BITS, DIGITS, need_room, split
 from .gemm_amx import SIDE
 from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
 from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, REGISTER_TILES, panels_per_unit, tile_groups
 from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
 from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
-from .registry import Generator, as_it_is
+from .registry import Generator
 from .target import Target
 
-__all__ = ["BLOCK", "block_quantize", "gemm_int8"]
+__all__ = ["gemm_int8"]
 
 BLOCK = RUN
 """Elements of K that share a scale."""
-
-
-# -- dot products of bytes --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Dots:
-    """How to add up u * q for the four bytes of each dword, u unsigned up to `limit`, q signed within +-127."""
-
-    em: Emitter
-    target: Target
-    limit: int
-
-    def begin(self, start: Value) -> _Dot:
-        """A sum over one block, beginning at `start`, i32."""
-        return _Dot(self, start, [])
-
-    @property
-    def avx2(self) -> bool:
-        return _by_avx2(self.target)
-
-    @property
-    def words(self) -> str:
-        return vec(2 * self.target.lanes("i32"), "i16")
-
-    def products(self, u: Value, q: Value) -> list[Value]:
-        """i16 lanes whose sum is the dot product; each holds one product, or two neighbours' sum where that fits."""
-        em = self.em
-        if self.avx2 and self.limit > 127:
-            # u = w + 128 with signed w: |w| times q with the sign of w fits, as 2 * 128 * 127 does.
-            w = u ^ -128
-            signed = em.intrinsic("llvm.x86.avx2.psign.b", [em.bitcast(q, u.type), w], u.type)
-            return [em.intrinsic("llvm.x86.avx2.pmadd.ub.sw", [em.unary("math.absi", w), signed], self.words)]
-        if self.avx2:
-            return [em.intrinsic("llvm.x86.avx2.pmadd.ub.sw", [u, em.bitcast(q, u.type)], self.words)]
-        weights, values = em.bitcast(u, self.words), em.bitcast(q, self.words)
-        even, odd = em.binary("arith.shrsi", values << 8, 8), em.binary("arith.shrsi", values, 8)
-        return [(weights & 0xFF) * even, (weights >> 8) * odd]
-
-    def widened(self, words: Value) -> Value:
-        """i32 sums of neighbouring i16."""
-        em = self.em
-        wide = self.target.vector("i32")
-        if self.avx2:
-            return em.intrinsic("llvm.x86.avx2.pmadd.wd", [words, em.const(1, words.type)], wide)
-        pairs = em.bitcast(words, wide)
-        low = em.binary("arith.shrsi", pairs << 16, 16)
-        return low + em.binary("arith.shrsi", pairs, 16)
-
-
-def _by_avx2(target: Target) -> bool:
-    return target.vector_bits == 256 and target.has("avx2") and not target.vnni
-
-
-def _bias(target: Target, layout: PanelLayout) -> int:
-    """What is left to subtract from u, after what products by the target's instructions have subtracted."""
-    return layout.bias - (128 if layout.bits > 7 and (_by_avx2(target) or target.dotprod) else 0)
-
-
-@dataclass
-class _Dot:
-    """A running sum: i32, and up to as many i16 products as cannot overflow."""
-
-    dots: _Dots
-    total: Value
-    waiting: list[Value]
-    count: int = 0
-
-    def add(self, u: Value, q: Value) -> None:
-        """Adds the dot products of the weight bytes u with q, an activation dword in every lane."""
-        em, target = self.dots.em, self.dots.target
-        if target.vnni:
-            name = f"llvm.x86.avx512.vpdpbusd.{target.vector_bits}"
-            self.total = em.intrinsic(name, [self.total, u, em.bitcast(q, u.type)], self.total.type)
-            return
-        if target.dotprod:
-            signed = u ^ -128 if self.dots.limit > 127 else u
-            name = "llvm.aarch64.neon.sdot.v4i32.v16i8"
-            self.total = em.intrinsic(name, [self.total, signed, em.bitcast(q, u.type)], self.total.type)
-            return
-        self.waiting += self.dots.products(u, q)
-        self.count += 1
-        if self.dots.limit > 127:
-            for words in self.waiting:
-                self.total = self.total + self.dots.widened(words)
-            self.waiting, self.count = [], 0
-            return
-        self.waiting = [_tree(self.waiting)]
-        if (self.count + 1) * 2 * self.dots.limit * 127 > 32767:
-            self.finish()
-
-    def finish(self) -> Value:
-        """The sum, i32."""
-        if self.waiting:
-            self.total = self.total + self.dots.widened(self.waiting[0])
-            self.waiting, self.count = [], 0
-        return self.total
-
-
-def _tree(values: Sequence[Value]) -> Value:
-    parts = list(values)
-    while len(parts) > 1:
-        parts = [parts[i] + parts[i + 1] if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
-    return parts[0]
 
 
 # -- the product ------------------------------------------------------------------------------------------------------
@@ -147,8 +46,10 @@ def _tree(values: Sequence[Value]) -> Value:
 
 @dataclass(frozen=True)
 class _Activations:
-    """q [M, K] i8, scale [M, K / 32] f32, sum [M, K / 32] i32; what `_add_shifts` makes of them, where it's needed.
+    """q [M, K], scale [M, K / 32] f32, sum [M, K / 32] i32; what `_add_shifts` makes of them, where it's needed.
 
+    digits: q as bytes [M, digits, K], the first digit counts most; None where q itself is bytes.
+    count: of digits.
     corrections: -bias * (sum of q over a part of a block, which shares a scale), i32 [M, K / part].
     shifts: scale * that sum, f32 [M, K / part].
     """
@@ -159,10 +60,13 @@ class _Activations:
     corrections: Value | None
     shifts: Value | None
     parts: int
+    digits: Value | None
+    count: int
 
-    def dword(self, em: Emitter, row: Index, k: Index, type: str) -> Value:
-        """Elements k .. k + 3 of a row, in every lane."""
-        four = em.vload(self.q, [row, k], vec(4, "i8"))
+    def dword(self, em: Emitter, row: Index, k: Index, digit: int, type: str) -> Value:
+        """A digit of the elements k .. k + 3 of a row, in every lane."""
+        bytes, at = (self.q, [row, k]) if self.digits is None else (self.digits, [row, digit, k])
+        four = em.vload(bytes, at, vec(4, "i8"))
         return em.broadcast(em.extract(em.bitcast(four, vec(1, "i32")), 0), type)
 
     def at(self, em: Emitter, table: Value, row: Index, block: Index, part: Index, type: str) -> Value:
@@ -204,11 +108,12 @@ def _tile_rows(target: Target, rows: int | None, few: bool) -> tuple[int, ...]:
     return (rows,) if few and rows and rows <= sizes[0] else target.choices.limited(sizes)
 
 
-def gemm_int8(target: Target, product: Product, scheme: str) -> str:
+def gemm_int8(target: Target, product: Product, scheme: str, bits: int = 8) -> str:
     """The kernel of `block_dot` with an epilogue.
 
-    product.x_shape is that of q. Operands: q [..., K] i8 within +-127, scale [..., K / 32] f32, sum [..., K / 32] i32,
-    then the weights [ceil(N / 16), panel bytes] i8 of a block scheme, then the program's arguments; then the outputs
+    product.x_shape is that of q. Operands: q [..., K] of integers with so many bits, within +-127 * 2^(bits - 8), scale
+    [..., K / 32] f32, sum [..., K / 32] i32, then the weights [ceil(N / 16), panel bytes] i8 of a block scheme, then
+    the program's arguments; then the outputs
     [..., N] f32. Units are panels, or pairs of them.
     """
     layout = find_layout(scheme, product.k)
@@ -216,10 +121,11 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
         raise UnsupportedByTemplate(
             f"{product.name}: integer products need a block scheme, but the weights are {scheme}"
         )
-    kernel = _IntegerProduct(_int8_target(target), product, layout)
+    need_room(product.name, layout, bits)
+    kernel = _IntegerProduct(_int8_target(target), product, layout, bits)
     *leading, k = product.x_shape
     operands = [
-        ("q", memref((*leading, k), "i8")),
+        ("q", memref((*leading, k), INTEGERS[bits])),
         ("scale", memref((*leading, kernel.blocks), "f32")),
         ("sum", memref((*leading, kernel.blocks), "i32")),
         *panel_weights(product, layout),
@@ -245,14 +151,16 @@ class _Parts:
     factors: Value
     corrections: Value | None
     shifts: Value | None
+    digits: Value | None
     tiles: IntegerTiles | None
 
 
 class _IntegerProduct:
     """The code of one kernel, and what follows from the product's sizes and the target."""
 
-    def __init__(self, target: Target, product: Product, layout: PanelLayout) -> None:
+    def __init__(self, target: Target, product: Product, layout: PanelLayout, bits: int) -> None:
         self._target, self._product, self._layout = target, product, layout
+        self._digits = DIGITS[bits]
         self._weights = product.program.accumulators
         self.blocks = product.k // BLOCK
         self.panels = -(-product.n // PANEL_ROWS)
@@ -260,8 +168,9 @@ class _IntegerProduct:
         self._groups = tile_groups(target, self._weights)
         self._lanes = target.lanes("f32")
         self._vectors = len(self._groups[0]) * PANEL_ROWS // self._lanes
-        self._few = product.rows is not None and product.rows <= FEW_ROWS
-        self._tiled = uses_integer_tiles(target, product.rows, layout)
+        # Sums of few rows have registers of their own for each digit.
+        self._few = product.rows is not None and product.rows <= FEW_ROWS // self._digits
+        self._tiled = bits == 8 and uses_integer_tiles(target, product.rows, layout)
         # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
         self._joined = layout.bits < 8 and not self._few
         self._sizes = _tile_rows(target, product.rows, self._few)
@@ -274,13 +183,15 @@ class _IntegerProduct:
         data = scratch.take([count, self.blocks, 8, columns], "i32")
         factors = scratch.take([count, self.blocks, _factors(layout), columns], "f32")
         sums = [row_count(em, values[0]), self._product.k // layout.sub]
-        corrections = scratch.take(sums, "i32") if _bias(self._target, layout) else None
+        corrections = scratch.take(sums, "i32") if bias_of(self._target, layout) else None
         shifts = scratch.take(sums, "f32") if layout.minimum else None
+        places = [row_count(em, values[0]), self._digits, self._product.k]
+        digits = scratch.take(places, "i8", 1) if self._digits > 1 else None
         tiles = IntegerTiles(em, scratch) if self._tiled else None
         most = SIDE if self._tiled else self._sizes[0]
         columns_of_unit = self.per_unit * PANEL_ROWS
         accumulators = Accumulators(em, self._target, self._product, columns_of_unit, scratch, most)
-        return _Parts(accumulators, data, factors, corrections, shifts, tiles)
+        return _Parts(accumulators, data, factors, corrections, shifts, digits, tiles)
 
     def body(
         self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
@@ -288,9 +199,12 @@ class _IntegerProduct:
         """Computes a range of units."""
         parts = self.parts(em, values, scratch)
         q, scale, total = (em.rows(value) for value in values[:3])
-        x = _Activations(q, scale, total, parts.corrections, parts.shifts, BLOCK // self._layout.sub)
+        per_block = BLOCK // self._layout.sub
+        x = _Activations(q, scale, total, parts.corrections, parts.shifts, per_block, parts.digits, self._digits)
         rows = row_count(em, values[0])
-        _add_shifts(em, self._target, x, rows, self.blocks, _bias(self._target, self._layout))
+        if parts.digits is not None:
+            split(em, self._target, q, parts.digits, rows, self._product.k, self._digits)
+        _add_shifts(em, self._target, x, rows, self.blocks, bias_of(self._target, self._layout))
         flat = [em.bytes(value) for value in values[3 : 3 + self._weights]]
         arguments = values[3 + self._weights :]
         if parts.tiles:
@@ -333,7 +247,8 @@ class _IntegerProduct:
     ) -> None:
         """The sums of a tile of rows, by vectors."""
         for g, source in enumerate(sources):
-            sums = _multiply(em, self._target, self._layout, x, first, size, self._vectors, source, self._joined)
+            ways = (self._joined, self._few)
+            sums = _multiply(em, self._target, self._layout, x, (first, size), self._vectors, source, ways)
             for r, own in enumerate(sums):
                 for v, value in enumerate(own):
                     em.vstore(value, total.data, [r, (g * self._vectors + v) * self._lanes])
@@ -376,8 +291,9 @@ def _add_shifts(em: Emitter, target: Target, x: _Activations, rows: Index, block
         return
     half = BLOCK // 2
     with em.loop(0, rows, hint="row") as row, em.loop(0, blocks, hint="block") as block:
-        q = em.vload(x.q, [row.iv, block.iv * BLOCK], vec(half, "i8"))
-        first = em.reduce("add", em.cast("arith.extsi", q, vec(half, "i32")))
+        q = em.vload(x.q, [row.iv, block.iv * BLOCK], vec(half, element_of(x.q.type)))
+        wide = q if element_of(q.type) == "i32" else em.cast("arith.extsi", q, vec(half, "i32"))
+        first = em.reduce("add", wide)
         for part, total in enumerate((first, em.load(x.sum, [row.iv, block.iv]) - first)):
             for value, table in stored(total, lambda: em.load(x.scale, [row.iv, block.iv])):
                 em.store(value, table, [row.iv, block.iv * 2 + part])
@@ -460,15 +376,19 @@ def _multiply(
     target: Target,
     layout: PanelLayout,
     x: _Activations,
-    first: Index,
-    size: int,
+    tile: tuple[Index, int],
     vectors: int,
     source: _Source,
-    joined: bool,
+    ways: tuple[bool, bool],
 ) -> list[list[Value]]:
-    """x[first : first + size] times `vectors` columns, block by block."""
+    """x[first : first + size] times `vectors` columns, block by block.
+
+    tile: (first, size); ways: (whether weights were joined to bytes, whether rows are few).
+    """
+    first, size = tile
+    joined, few = ways
     floats, ints = target.vector("f32"), target.vector("i32")
-    dots = _Dots(em, target, (1 << layout.bits) - 1)
+    dots = Dots(em, target, (1 << layout.bits) - 1)
     parts = BLOCK // layout.sub
     rows = [first + r for r in range(size)]
 
@@ -483,30 +403,62 @@ def _multiply(
 
     def one(block: Index, part: Index, weights: _Weights, carried: list[list[Value]]) -> list[list[Value]]:
         """Adds the products of the elements that share a scale."""
-        running = []
-        for row in rows:
-            start = em.zero(ints)
-            if x.corrections is not None:
-                start = x.at(em, x.corrections, row, block, part, ints)
-            running.append([dots.begin(start) for _ in range(vectors)])
         quads = 8 // parts
         first_quad = part * quads
         k = block * BLOCK + first_quad * 4
-        for i in range(quads):
-            columns = [weights.bytes(first_quad, i, v) for v in range(vectors)]
+
+        def added(digits: Sequence[int], running: list[list[list[Dot]]]) -> None:
+            """Adds to sums, by digit, row and vector, the products with some digits."""
+            for i in range(quads):
+                columns = [weights.bytes(first_quad, i, v) for v in range(vectors)]
+                for digit, sums in zip(digits, running, strict=True):
+                    for row, own in zip(rows, sums, strict=True):
+                        factor = x.dword(em, row, k + 4 * i, digit, ints)
+                        for v in range(vectors):
+                            own[v].add(columns[v], factor)
+
+        def begun(digit: int, before: list[list[Value]] | None = None) -> list[list[Dot]]:
+            """New sums of a digit, which go on from those of the digits before."""
+            result = []
             for r, row in enumerate(rows):
-                factor = x.dword(em, row, k + 4 * i, ints)
-                for v in range(vectors):
-                    running[r][v].add(columns[v], factor)
+                starts = [em.zero(ints)] * vectors if before is None else [v << BASE_BITS for v in before[r]]
+                if x.corrections is not None and digit == x.count - 1:
+                    correction = x.at(em, x.corrections, row, block, part, ints)
+                    starts = [correction if before is None else v + correction for v in starts]
+                result.append([dots.begin(start) for start in starts])
+            return result
+
+        sums: list[list[Value]] | None = None
+        if not few or x.count == 1:
+            # Digit by digit, in the same registers: the weights' bytes are read for each.
+            for digit in range(x.count):
+                running = begun(digit, sums)
+                added([digit], [running])
+                sums = [[dot.finish() for dot in own] for own in running]
+        else:
+            # All digits at once, in registers of their own: the weights' bytes are made of planes.
+            together = [begun(digit) for digit in range(x.count)]
+            added(range(x.count), together)
+            for running in together:
+                last = [[dot.finish() for dot in own] for own in running]
+                sums = (
+                    last
+                    if sums is None
+                    else [
+                        [(high << BASE_BITS) + low for high, low in zip(*pair, strict=True)]
+                        for pair in zip(sums, last, strict=True)
+                    ]
+                )
+        assert sums is not None
         scales = [weights.scale(part, v) for v in range(vectors)]
         minima = [weights.minimum(part, v) for v in range(vectors)]
         result: list[list[Value]] = []
-        for row, dot_of, sums_of in zip(rows, running, carried, strict=True):
+        for row, sums_of, totals in zip(rows, sums, carried, strict=True):
             x_scale = em.broadcast(em.load(x.scale, [row, block]), floats)
             shift = x.at(em, x.shifts, row, block, part, floats) if x.shifts is not None else None
             result.append([])
-            for dot, scale, minimum, total in zip(dot_of, scales, minima, sums_of, strict=True):
-                value = em.cast("arith.sitofp", dot.finish(), floats) * scale
+            for integer, scale, minimum, total in zip(sums_of, scales, minima, totals, strict=True):
+                value = em.cast("arith.sitofp", integer, floats) * scale
                 total = target.fma(em, value, x_scale, total)
                 if minimum is not None and shift is not None:
                     total = target.fma(em, minimum, shift, total)
@@ -553,76 +505,32 @@ def _multiply_tiles(
     return tiles.over_steps((x.q, first * k, k), (data, start, line), blocks, [em.zero(floats)] * SIDE, add)
 
 
-# -- quantisation -----------------------------------------------------------------------------------------------------
+# -- generators -------------------------------------------------------------------------------------------------------
 
 
-def block_quantize(name: str, x_shape: tuple[int | None, ...], target: Target) -> str:
-    """The kernel of `block_quantize`: per row and block of 32, d = max|x| / 127, q = round-half-even(x / d), sum of q.
+@dataclass(frozen=True)
+class _Config:
+    """A product, the weights' scheme, and the bits of activations."""
 
-    Operand: x [..., K] f32, K a static multiple of 32; results q [..., K] i8, scale [..., K / 32] f32 and
-    sum [..., K / 32] i32. Units are rows. Where d is 0, q is 0; a block with NaN or infinity has scale NaN and q 0.
-    """
-    k = x_shape[-1]
-    if not k or k % BLOCK:
-        raise UnsupportedByTemplate(f"{name}: K has to be a static multiple of {BLOCK}, but x is {x_shape}")
-    leading = x_shape[:-1]
-    lanes = target.lanes("f32")
-    floats, ints = target.vector("f32"), target.vector("i32")
-
-    def body(
-        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
-    ) -> None:
-        x = em.rows(values[0])
-        q, scales, sums = (em.rows(output) for output in outputs)
-        with em.loop(begin, end, hint="row") as row, em.loop(0, k // BLOCK, hint="block") as block:
-            first = block.iv * BLOCK
-            starts = [first + i for i in range(0, BLOCK, lanes)]
-            parts = [em.vload(x, [row.iv, start], floats) for start in starts]
-            sizes = [em.unary("math.absf", part) for part in parts]
-            while len(sizes) > 1:
-                sizes = [em.maximumf(sizes[i], sizes[i + 1]) for i in range(0, len(sizes), 2)]
-            largest = em.reduce("maximumf", sizes[0])
-            # NaN for infinity, too: what is computed from the block then is NaN.
-            scale = largest / 127.0 + (largest - largest)
-            em.store(scale, scales, [row.iv, block.iv])
-            divisor = em.broadcast(em.select(em.cmpf("oeq", scale, 0.0), 1.0, scale), floats)
-            zero = em.cmpf("oeq", em.broadcast(scale, floats), 0.0)
-            rounded = []
-            for part, start in zip(parts, starts, strict=True):
-                quotient = em.unary("math.roundeven", part / divisor)
-                # NaN has no integer; subnormal scales are too coarse to keep quotients within 127.
-                empty = zero | em.cmpf("uno", quotient, 0.0)
-                number = em.cast("arith.fptosi", em.select(empty, 0.0, quotient), ints)
-                number = em.binary("arith.maxsi", em.binary("arith.minsi", number, 127), -127)
-                em.vstore(em.cast("arith.trunci", number, vec(lanes, "i8")), q, [row.iv, start])
-                rounded.append(number)
-            em.store(em.reduce("add", _tree(rounded)), sums, [row.iv, block.iv])
-
-    blocks = (*leading, k // BLOCK)
-    return write_kernel(
-        name,
-        [("x", memref(x_shape, "f32"))],
-        [("q", memref(x_shape, "i8")), ("scale", memref(blocks, "f32")), ("sum", memref(blocks, "i32"))],
-        units=lambda em, values: row_count(em, values[0]),
-        scratch=lambda em, values, scratch: None,
-        body=body,
-    )
+    product: Product
+    scheme: str
+    bits: int
 
 
-def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:
+def _configure(name: str, spec: ProductSpec, target: Target) -> _Config | None:
     product = panel_product(spec, "block_dot")
-    return None if product is None else (product, spec.scheme)
+    return None if product is None else _Config(product, spec.scheme, spec.bits)
 
 
-def _configure_tiles(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:
+def _configure_tiles(name: str, spec: ProductSpec, target: Target) -> _Config | None:
     config = _configure(name, spec, target)
-    if config is None or not uses_integer_tiles(target, spec.rows, find_layout(spec.scheme, config[0].k)):
+    if config is None or config.bits != 8:
         return None
-    return config
+    return config if uses_integer_tiles(target, spec.rows, find_layout(spec.scheme, config.product.k)) else None
 
 
-def _emit(name: str, config: tuple[Product, str], target: Target) -> str:
-    return gemm_int8(target, *config)
+def _emit(name: str, config: _Config, target: Target) -> str:
+    return gemm_int8(target, config.product, config.scheme, config.bits)
 
 
 GENERATORS = (
@@ -635,5 +543,4 @@ GENERATORS = (
         candidates={"prefill": [{"amx": 0}]},
     ),
     Generator("gemm_int8", "gemm", _configure, _emit, knobs=SHARED, candidates=REGISTER_TILES),
-    Generator("block_quantize", "quantize", as_it_is, block_quantize),
 )

@@ -36,6 +36,7 @@ MODULES = (
     "gemm_batched",
     "gemm",
     "gemm_int8",
+    "block_quantize",
     "gemm_packed",
     "gemm_bytes",
     "rows",

@@ -2,7 +2,7 @@
 """What kernels compute, without how: the descriptions that generators of every target read."""
 
 from rlx_mlir.codegen.specs.attention import AttentionSpec
-from rlx_mlir.codegen.specs.products import ProductSpec
+from rlx_mlir.codegen.specs.products import ProductSpec, QuantizeSpec
 from rlx_mlir.codegen.specs.sequence import ConvSpec, RecurrenceSpec
 from rlx_mlir.codegen.specs.tensors import (
     BroadcastSpec,
@@ -38,6 +38,7 @@ __all__ = [
     "NormSpec",
     "ProductSpec",
     "QMatmulSpec",
+    "QuantizeSpec",
     "RecurrenceSpec",
     "ReduceSpec",
     "SampleSpec",

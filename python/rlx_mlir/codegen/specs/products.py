@@ -37,6 +37,12 @@ def result_buffers(program: Program, result: Sizes, element: str) -> Buffers:
     return [(f"out{i}", memref(result, element)) for i in range(len(program.results))]
 
 
+def need_bytes(name: str, bits: int) -> None:
+    """Raises UnsupportedByTemplate where activations are quantised to more than bytes."""
+    if bits != 8:
+        raise UnsupportedByTemplate(f"{name}: no schedule has activations of {bits} bits")
+
+
 @dataclass(frozen=True)
 class ProductSpec:
     """A kernel of class gemm: outputs = program(x W_0, x W_1, .., arguments).
@@ -51,6 +57,7 @@ class ProductSpec:
         scheme, layout: of packed weights: their format, and `rows`, `panels` or `planes`; empty for dense ones.
         norm: epsilon of the RMS norm that the kernel applies to x first; its operands are x and gamma.
         quantises: whether it then quantises x: its operand is x, not q, scale and sum.
+        bits: of the integers of a quantised x: 8, 15 or 22.
         float8: types of x and of the weights in a `scaled_matmul`, whose scales are part of the program.
     """
 
@@ -67,7 +74,12 @@ class ProductSpec:
     layout: str = ""
     norm: float | None = None
     quantises: bool = False
+    bits: int = 8
     float8: tuple[str, str] | None = None
+
+    def need_bytes(self) -> None:
+        """Raises UnsupportedByTemplate where x is quantised to more than bytes."""
+        need_bytes(self.name, self.bits)
 
     def need_plain(self) -> None:
         """Raises UnsupportedByTemplate where the kernel changes x before its products."""
@@ -90,3 +102,20 @@ class ProductSpec:
         if len(self.weight) == 2:
             return self.rows
         return self.x[-2] if len(self.x) > 1 else 1
+
+
+@dataclass(frozen=True)
+class QuantizeSpec:
+    """A kernel of class quantize: q, scale, sum = block_quantize(x), of f32, in blocks of 32.
+
+    Attributes:
+        x: sizes of x.
+        bits: of the integers: 8, 15 or 22.
+    """
+
+    x: Sizes
+    bits: int = 8
+
+    def need_bytes(self, name: str) -> None:
+        """As of `ProductSpec`, for a kernel of a name."""
+        need_bytes(name, self.bits)

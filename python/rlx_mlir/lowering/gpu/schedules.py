@@ -74,6 +74,7 @@ def _few_rows(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.gemv import MAX_ROWS, gemv
 
     spec = request.spec
+    spec.need_bytes()
     rows = spec.rows
     # A norm or quantisation that is part of the kernel is of this schedule alone.
     few_rows = request.choices.take("few_rows", (MAX_ROWS,) if spec.norm is not None or spec.quantises else None)
@@ -122,7 +123,8 @@ def few_rows_of(request: Request) -> Gemv:
 def _quantize(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.quantize import Quantize, quantize
 
-    return quantize(request.chip, Quantize(request.name, request.spec))
+    request.spec.need_bytes(request.name)
+    return quantize(request.chip, Quantize(request.name, request.spec.x))
 
 
 def _gemm_hopper(request: Request) -> DeviceKernel:
@@ -131,6 +133,7 @@ def _gemm_hopper(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.products import emit_product_hopper
 
     spec = request.spec
+    spec.need_bytes()
     spec.need_plain()
     weights = spec.order[1 : 1 + spec.program.accumulators]
     constant, choices = request.constants.issuperset(weights), request.choices
@@ -149,6 +152,7 @@ def _gemm_hopper(request: Request) -> DeviceKernel:
 def _gemm_portable(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.products import emit_product
 
+    request.spec.need_bytes()
     request.spec.need_plain()
     return emit_product(request.spec, request.chip, request.constants, request.choices)
 

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Quantised activations as digits to the base 128, each a signed byte, so that their products are products of bytes.
+
+An integer of 15 or 22 bits (see `mir.block_quantize`) is x = sum over i of digit[i] * 128^(count - 1 - i): the first
+digit is within +-127, the others from -64 to 63. With u the bytes of a weight,
+
+    <u, x> = ((<u, digit[0]> * 128 + <u, digit[1]>) * 128 + ..)
+
+in i32. What is added up on the way may overflow, which does no harm where the result, less the bias of u, fits.
+"""
+
+from __future__ import annotations
+
+from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+from rlx_mlir.formats.activations import largest_integer
+from rlx_mlir.formats.panels import PanelLayout
+
+from . import UnsupportedByTemplate
+from .target import Target
+
+__all__ = ["BASE_BITS", "DIGITS", "need_room", "split"]
+
+BASE_BITS = 7
+"""Bits by which a digit counts more than the next."""
+
+DIGITS = {8: 1, 15: 2, 22: 3}
+"""Digits of an integer by its bits."""
+
+
+def need_room(name: str, layout: PanelLayout, bits: int) -> None:
+    """Raises UnsupportedByTemplate where products of elements that share a scale don't fit in i32."""
+    magnitude = max((1 << layout.bits) - 1 - layout.bias, layout.bias)
+    elements = min(layout.sub, 32)
+    if magnitude * largest_integer(bits) * elements >= 1 << 31:
+        raise UnsupportedByTemplate(
+            f"{name}: sums of {elements} products of {layout.name} with {bits} bits don't fit in 32"
+        )
+
+
+def split(em: Emitter, target: Target, q: Value, digits: Value, rows: Index, k: int, count: int) -> None:
+    """Writes the digits of q [rows, k], i16 or i32, to digits [rows, count, k] of i8."""
+    lanes = target.lanes("i32")
+    wide = target.vector("i32")
+    narrow = vec(lanes, "i16" if count == 2 else "i32")
+    unused = 32 - BASE_BITS
+    with em.loop(0, rows, hint="row") as row, em.loop(0, k, lanes, hint="k") as loop:
+        rest = em.vload(q, [row.iv, loop.iv], narrow)
+        rest = em.cast("arith.extsi", rest, wide) if count == 2 else rest
+        for i in reversed(range(count)):
+            digit = em.binary("arith.shrsi", rest << unused, unused) if i else rest
+            em.vstore(em.cast("arith.trunci", digit, vec(lanes, "i8")), digits, [row.iv, i, loop.iv])
+            rest = em.binary("arith.shrsi", rest - digit, BASE_BITS)

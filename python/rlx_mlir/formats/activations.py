@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Activations that meet quantised weights: as they are, or as integers, block by block; see `mir.block_quantize`."""
+
+from __future__ import annotations
+
+#: Ways in which activations meet quantised weights: the option `activations` of whatever compiles.
+ACTIVATIONS = ("int8", "int16", "exact")
+
+#: Element types of the integers by their bits: those of one, two and three digits to the base 128.
+INTEGERS = {8: "i8", 15: "i16", 22: "i32"}
+
+
+def largest_integer(bits: int) -> int:
+    """The largest integer with so many bits: 127 * 2^(bits - 8), as its first digit is within +-127."""
+    return 127 << (bits - 8)
