@@ -22,6 +22,7 @@ from rlx_mlir.codegen.cpu.gemm_amx import GROUP, K_WHOLE, ROW_BLOCK, gemm_amx
 from rlx_mlir.codegen.cpu.gemm_amx_blocks import gemm_blocks
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split
 from rlx_mlir.codegen.cpu.gemm_amx_int8 import uses_integer_tiles
+from rlx_mlir.codegen.cpu.gemm_digits import gemm_digits
 from rlx_mlir.codegen.cpu.gemm_int8 import gemm_int8
 from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
 from rlx_mlir.codegen.cpu.kernel import Product, Scratch, write_kernel
@@ -102,7 +103,10 @@ PROGRAMS: dict[str, tuple[Program, Callable[[list[np.ndarray], list[np.ndarray]]
 
 @dataclass(frozen=True)
 class Case:
-    """One product: `path` is panels, int8, amx, split, blocks, dense or transposed; types don't know a dynamic m."""
+    """One product; types don't know a dynamic m.
+
+    path: panels, digits, int8, amx, split, blocks, dense or transposed.
+    """
 
     path: str
     target: str
@@ -135,6 +139,8 @@ class Case:
             return gemm_amx(target, product)
         if self.path in ("split", "blocks"):
             return (gemm_split if self.path == "split" else gemm_blocks)(target, product, self.scheme)
+        if self.path == "digits":
+            return gemm_digits(target, product, self.scheme)
         if self.path == "int8":
             return gemm_int8(target, product, self.scheme, self.bits)
         return gemm_dense(target, product, transpose_rhs=self.path == "transposed")
@@ -182,7 +188,7 @@ def problem(case: Case) -> Problem:
     products, tolerances = [], []
     for _ in range(program.accumulators):
         values = rng.standard_normal((case.n, case.k), np.float32) + np.float32(0.5)
-        if case.path in ("panels", "int8", "amx", "split", "blocks"):
+        if case.path in ("panels", "digits", "int8", "amx", "split", "blocks"):
             rows = formats.encode(case.scheme, values)
             operands.append(formats.pack_panels(case.scheme, rows, case.k).view(np.int8))
             exact = formats.decode(case.scheme, rows, case.k).astype(np.float64)
@@ -276,6 +282,38 @@ def test_digits(case: Case, bits: int) -> None:
         UnsupportedByTemplate, match=f"sums of 32 products of {case.scheme} with 22 bits don't fit in 32"
     ):
         case.text()
+
+
+#: Targets with dot products of bytes, for products of floats by integers.
+BYTE_TARGETS = [name for name in ALL_TARGETS if name.startswith("vnni")]
+
+
+@pytest.mark.parametrize("case", sampled(["digits"], BYTE_TARGETS, NARROW_SCHEMES), ids=str)
+@pytest.mark.quick(5)
+def test_floats_by_digits(case: Case) -> None:
+    """As exact as in floats: the same tolerance."""
+    check(case)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("target", BYTE_TARGETS)
+def test_rows_that_have_no_digits(target: str, dynamic: bool) -> None:
+    """Rows with NaN, infinities or tiny numbers have the results of floats, and others their own bits in any batch."""
+    m, n, k, scheme = 131, 40, 128, "q4_1"
+    case = Case("digits", target, scheme, m, n, k, dynamic, "bias")
+    given = problem(case)
+    x = given.operands[0].reshape(m, k)
+    usual = compiled("product", case.text())([*given.operands, *given.arguments], given.outputs(case))[0]
+    x[1, 3], x[5, 127], x[64, 0], x[130, 64:] = np.inf, np.nan, -np.inf, np.inf
+    x[3], x[70], x[129] = x[3] * 1e-36, 0, np.float32(1e-45)
+    special = [1, 3, 5, 64, 70, 129, 130]
+    buffers = [*given.operands, *given.arguments]
+    result = compiled("product", case.text())(buffers, given.outputs(case), [1, 2])[0].reshape(m, n)
+    floats = replace(case, path="panels")
+    expected = compiled("product", floats.text())(buffers, given.outputs(case))[0].reshape(m, n)
+    np.testing.assert_array_equal(result[special], expected[special])
+    others = [row for row in range(m) if row not in special]
+    np.testing.assert_array_equal(result[others], usual.reshape(m, n)[others])
 
 
 @pytest.mark.parametrize("scheme", ["q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k"])

@@ -11,14 +11,14 @@ in i32. What is added up on the way may overflow, which does no harm where the r
 
 from __future__ import annotations
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+from rlx_mlir.codegen.emit import Emitter, Index, Value, vec, with_element
 from rlx_mlir.formats.activations import largest_integer
 from rlx_mlir.formats.panels import PanelLayout
 
 from . import UnsupportedByTemplate
 from .target import Target
 
-__all__ = ["BASE_BITS", "DIGITS", "need_room", "split"]
+__all__ = ["BASE_BITS", "DIGITS", "need_room", "split", "store_digits"]
 
 BASE_BITS = 7
 """Bits by which a digit counts more than the next."""
@@ -37,16 +37,25 @@ def need_room(name: str, layout: PanelLayout, bits: int) -> None:
         )
 
 
-def split(em: Emitter, target: Target, q: Value, digits: Value, rows: Index, k: int, count: int) -> None:
-    """Writes the digits of q [rows, k], i16 or i32, to digits [rows, count, k] of i8."""
+def store_digits(em: Emitter, numbers: Value, digits: Value, row: Index, k: Index, count: int) -> None:
+    """Writes the digits of i32 numbers, elements k .. of a row, to digits [rows, count, K] of i8."""
+    narrow = with_element(numbers.type, "i8")
+    unused = 32 - BASE_BITS
+    for i in reversed(range(count)):
+        digit = em.binary("arith.shrsi", numbers << unused, unused) if i else numbers
+        em.vstore(em.cast("arith.trunci", digit, narrow), digits, [row, i, k])
+        numbers = em.binary("arith.shrsi", numbers - digit, BASE_BITS)
+
+
+def split(em: Emitter, target: Target, q: Value, digits: Value, rows: tuple[Index, Index], k: int, count: int) -> None:
+    """Writes the digits of some rows of q [M, k], i16 or i32, to digits [number of rows, count, k] of i8.
+
+    rows: (the first, how many).
+    """
     lanes = target.lanes("i32")
     wide = target.vector("i32")
     narrow = vec(lanes, "i16" if count == 2 else "i32")
-    unused = 32 - BASE_BITS
-    with em.loop(0, rows, hint="row") as row, em.loop(0, k, lanes, hint="k") as loop:
-        rest = em.vload(q, [row.iv, loop.iv], narrow)
-        rest = em.cast("arith.extsi", rest, wide) if count == 2 else rest
-        for i in reversed(range(count)):
-            digit = em.binary("arith.shrsi", rest << unused, unused) if i else rest
-            em.vstore(em.cast("arith.trunci", digit, vec(lanes, "i8")), digits, [row.iv, i, loop.iv])
-            rest = em.binary("arith.shrsi", rest - digit, BASE_BITS)
+    with em.loop(0, rows[1], hint="row") as row, em.loop(0, k, lanes, hint="k") as loop:
+        numbers = em.vload(q, [row.iv + rows[0], loop.iv], narrow)
+        numbers = em.cast("arith.extsi", numbers, wide) if count == 2 else numbers
+        store_digits(em, numbers, digits, row.iv, loop.iv, count)

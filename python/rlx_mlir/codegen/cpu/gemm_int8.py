@@ -13,65 +13,36 @@ and every path, so results are the same bits for any number of rows and any cut 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.codegen.structures import Structure
-from rlx_mlir.formats.activations import INTEGERS
 from rlx_mlir.runtime.tiles import GEMM_AMX
 from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
-from .byte_dots import Dot, Dots, bias_of
-from .digits import BASE_BITS, DIGITS, need_room, split
+from .byte_dots import Dot, Dots
+from .digits import BASE_BITS, DIGITS, need_room
 from .gemm_amx import SIDE
 from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
 from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, REGISTER_TILES, panels_per_unit, tile_groups
 from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
 from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
+from .quantized_rows import ROW_BLOCK, GivenRows, QuantizedRows, Rows, Tables
 from .registry import Generator
 from .target import Target
 
-__all__ = ["gemm_int8"]
+__all__ = ["IntegerProduct", "gemm_int8"]
 
 BLOCK = RUN
 """Elements of K that share a scale."""
 
 
 # -- the product ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Activations:
-    """q [M, K], scale [M, K / 32] f32, sum [M, K / 32] i32; what `_add_shifts` makes of them, where it's needed.
-
-    digits: q as bytes [M, digits, K], the first digit counts most; None where q itself is bytes.
-    count: of digits.
-    corrections: -bias * (sum of q over a part of a block, which shares a scale), i32 [M, K / part].
-    shifts: scale * that sum, f32 [M, K / part].
-    """
-
-    q: Value
-    scale: Value
-    sum: Value
-    corrections: Value | None
-    shifts: Value | None
-    parts: int
-    digits: Value | None
-    count: int
-
-    def dword(self, em: Emitter, row: Index, k: Index, digit: int, type: str) -> Value:
-        """A digit of the elements k .. k + 3 of a row, in every lane."""
-        bytes, at = (self.q, [row, k]) if self.digits is None else (self.digits, [row, digit, k])
-        four = em.vload(bytes, at, vec(4, "i8"))
-        return em.broadcast(em.extract(em.bitcast(four, vec(1, "i32")), 0), type)
-
-    def at(self, em: Emitter, table: Value, row: Index, block: Index, part: Index, type: str) -> Value:
-        """An element of `corrections` or `shifts`, in every lane."""
-        return em.broadcast(em.load(table, [row, block * self.parts + part]), type)
 
 
 @dataclass(frozen=True)
@@ -122,20 +93,13 @@ def gemm_int8(target: Target, product: Product, scheme: str, bits: int = 8) -> s
             f"{product.name}: integer products need a block scheme, but the weights are {scheme}"
         )
     need_room(product.name, layout, bits)
-    kernel = _IntegerProduct(_int8_target(target), product, layout, bits)
-    *leading, k = product.x_shape
-    operands = [
-        ("q", memref((*leading, k), INTEGERS[bits])),
-        ("scale", memref((*leading, kernel.blocks), "f32")),
-        ("sum", memref((*leading, kernel.blocks), "i32")),
-        *panel_weights(product, layout),
-        *product.arguments(),
-    ]
+    target = _int8_target(target)
+    kernel = IntegerProduct(target, product, layout, GivenRows(target, product.k, layout, bits))
     return write_kernel(
         product.name,
-        operands,
+        kernel.operands,
         product.outputs(),
-        units=lambda em, values: -(-kernel.panels // kernel.per_unit),
+        units=lambda em, values: kernel.units,
         scratch=kernel.parts,
         body=kernel.body,
         order=product.operand_order,
@@ -144,23 +108,21 @@ def gemm_int8(target: Target, product: Product, scheme: str, bits: int = 8) -> s
 
 @dataclass(frozen=True)
 class _Parts:
-    """The scratch memory of a kernel: of rows of results, of weights for all tiles, of what activations lack."""
+    """The scratch memory of a kernel: of rows of results, of weights for all tiles, of activations."""
 
     accumulators: Accumulators
     data: Value
     factors: Value
-    corrections: Value | None
-    shifts: Value | None
-    digits: Value | None
+    rows: Tables
     tiles: IntegerTiles | None
 
 
-class _IntegerProduct:
+class IntegerProduct:
     """The code of one kernel, and what follows from the product's sizes and the target."""
 
-    def __init__(self, target: Target, product: Product, layout: PanelLayout, bits: int) -> None:
-        self._target, self._product, self._layout = target, product, layout
-        self._digits = DIGITS[bits]
+    def __init__(self, target: Target, product: Product, layout: PanelLayout, rows: Rows) -> None:
+        self._target, self._product, self._layout, self._rows = target, product, layout, rows
+        self._digits = DIGITS[rows.bits]
         self._weights = product.program.accumulators
         self.blocks = product.k // BLOCK
         self.panels = -(-product.n // PANEL_ROWS)
@@ -170,10 +132,21 @@ class _IntegerProduct:
         self._vectors = len(self._groups[0]) * PANEL_ROWS // self._lanes
         # Sums of few rows have registers of their own for each digit.
         self._few = product.rows is not None and product.rows <= FEW_ROWS // self._digits
-        self._tiled = bits == 8 and uses_integer_tiles(target, product.rows, layout)
+        self._tiled = rows.bits == 8 and uses_integer_tiles(target, product.rows, layout)
         # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
         self._joined = layout.bits < 8 and not self._few
         self._sizes = _tile_rows(target, product.rows, self._few)
+
+    @property
+    def operands(self) -> Buffers:
+        """The kernel's operands: rows, weights, the program's arguments."""
+        product = self._product
+        return [*self._rows.operands(product), *panel_weights(product, self._layout), *product.arguments()]
+
+    @property
+    def units(self) -> int:
+        """Panels, or pairs of them."""
+        return -(-self.panels // self.per_unit)
 
     def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> _Parts:
         """Takes the scratch memory."""
@@ -182,47 +155,60 @@ class _IntegerProduct:
         count = len(self._groups) if self._joined else 0
         data = scratch.take([count, self.blocks, 8, columns], "i32")
         factors = scratch.take([count, self.blocks, _factors(layout), columns], "f32")
-        sums = [row_count(em, values[0]), self._product.k // layout.sub]
-        corrections = scratch.take(sums, "i32") if bias_of(self._target, layout) else None
-        shifts = scratch.take(sums, "f32") if layout.minimum else None
-        places = [row_count(em, values[0]), self._digits, self._product.k]
-        digits = scratch.take(places, "i8", 1) if self._digits > 1 else None
+        rows = self._rows.memory(em, values[0], scratch)
         tiles = IntegerTiles(em, scratch) if self._tiled else None
         most = SIDE if self._tiled else self._sizes[0]
         columns_of_unit = self.per_unit * PANEL_ROWS
         accumulators = Accumulators(em, self._target, self._product, columns_of_unit, scratch, most)
-        return _Parts(accumulators, data, factors, corrections, shifts, digits, tiles)
+        return _Parts(accumulators, data, factors, rows, tiles)
 
     def body(
         self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         """Computes a range of units."""
-        parts = self.parts(em, values, scratch)
-        q, scale, total = (em.rows(value) for value in values[:3])
-        per_block = BLOCK // self._layout.sub
-        x = _Activations(q, scale, total, parts.corrections, parts.shifts, per_block, parts.digits, self._digits)
-        rows = row_count(em, values[0])
-        if parts.digits is not None:
-            split(em, self._target, q, parts.digits, rows, self._product.k, self._digits)
-        _add_shifts(em, self._target, x, rows, self.blocks, bias_of(self._target, self._layout))
-        flat = [em.bytes(value) for value in values[3 : 3 + self._weights]]
-        arguments = values[3 + self._weights :]
+        self.multiply(em, values, outputs, (begin, end), self.parts(em, values, scratch))
+
+    def multiply(
+        self,
+        em: Emitter,
+        values: list[Value],
+        outputs: list[Value],
+        units: tuple[Value, Value],
+        parts: _Parts,
+        after: Callable[[Index, Index], None] | None = None,
+    ) -> None:
+        """Computes a range of units; `after` is called behind the code for each block of rows, (first, count)."""
+        given = len(self._rows.operands(self._product))
+        flat = [em.bytes(value) for value in values[given : given + self._weights]]
+        arguments = values[given + self._weights :]
         if parts.tiles:
             parts.tiles.configure()
-        with em.loop(begin, end, hint="unit") as unit:
-            sources = [self._source(em, unit.iv, flat, g, parts) for g in range(len(self._groups))]
 
-            def tile(first: Index, size: int) -> None:
-                self._tile(em, x, sources, parts.accumulators, first, size)
-                parts.accumulators.finish(arguments, outputs, unit.iv, first, size)
+        def block(first: Index, count: Index) -> None:
+            x = self._rows.read(em, values[:given], parts.rows, first, count)
+            with em.loop(units[0], units[1], hint="unit") as unit:
+                sources = [self._source(em, unit.iv, flat, g, parts) for g in range(len(self._groups))]
 
-            done: Index = 0
-            if parts.tiles:
-                done = rows - rows % SIDE
-                with em.loop(0, done, SIDE, hint="row") as row:
-                    self._tiles(em, x, parts.tiles, parts, row.iv)
-                    parts.accumulators.finish(arguments, outputs, unit.iv, row.iv, SIDE)
-            row_tiles(em, rows, self._sizes, tile, done)
+                def tile(row: Index, size: int) -> None:
+                    self._tile(em, x, sources, parts.accumulators, row, size)
+                    parts.accumulators.finish(arguments, outputs, unit.iv, first + row, size)
+
+                done: Index = 0
+                if parts.tiles:
+                    done = count - count % SIDE
+                    with em.loop(0, done, SIDE, hint="row") as row:
+                        self._tiles(em, x, parts.tiles, parts, row.iv)
+                        parts.accumulators.finish(arguments, outputs, unit.iv, row.iv, SIDE)
+                row_tiles(em, count, self._sizes, tile, done)
+            if after is not None:
+                after(first, count)
+
+        rows = row_count(em, values[0])
+        if self._digits == 1 or (isinstance(rows, int) and rows <= ROW_BLOCK):
+            block(0, rows)
+        else:
+            with em.loop(0, rows, ROW_BLOCK, hint="rows") as loop:
+                block(loop.iv, em.imin(rows - loop.iv, ROW_BLOCK))
         if parts.tiles:
             parts.tiles.release()
 
@@ -243,7 +229,7 @@ class _IntegerProduct:
         return source
 
     def _tile(
-        self, em: Emitter, x: _Activations, sources: Sequence[_Source], total: Accumulators, first: Index, size: int
+        self, em: Emitter, x: QuantizedRows, sources: Sequence[_Source], total: Accumulators, first: Index, size: int
     ) -> None:
         """The sums of a tile of rows, by vectors."""
         for g, source in enumerate(sources):
@@ -253,7 +239,7 @@ class _IntegerProduct:
                 for v, value in enumerate(own):
                     em.vstore(value, total.data, [r, (g * self._vectors + v) * self._lanes])
 
-    def _tiles(self, em: Emitter, x: _Activations, tiles: IntegerTiles, parts: _Parts, row: Value) -> None:
+    def _tiles(self, em: Emitter, x: QuantizedRows, tiles: IntegerTiles, parts: _Parts, row: Value) -> None:
         """The sums of a tile of rows, by tiles of AMX."""
         vectors, weights = self._vectors, (parts.data, parts.factors)
         for g, v in itertools.product(range(len(self._groups)), range(vectors)):
@@ -265,38 +251,6 @@ class _IntegerProduct:
 def _factors(layout: PanelLayout) -> int:
     """Scales and minima of a column in a block of 32."""
     return BLOCK // layout.sub * (2 if layout.minimum else 1)
-
-
-def _add_shifts(em: Emitter, target: Target, x: _Activations, rows: Index, blocks: int, bias: int) -> None:
-    """Computes x.corrections and x.shifts of all rows, those that there are."""
-    ints, floats = target.vector("i32"), target.vector("f32")
-
-    def stored(total: Value, scale: Callable[[], Value]) -> Iterator[tuple[Value, Value]]:
-        if x.corrections is not None:
-            yield total * -bias, x.corrections
-        if x.shifts is not None:
-            yield em.cast("arith.sitofp", total, with_element(total.type, "f32")) * scale(), x.shifts
-
-    if x.corrections is None and x.shifts is None:
-        return
-    if x.parts == 1:
-        lanes = target.lanes("f32")
-        sums, scales = em.bytes(x.sum), em.bytes(x.scale)
-        count = rows * blocks
-        with em.loop(0, count, lanes, hint="block") as loop:
-            mask, at = em.mask(count - loop.iv, lanes), [loop.iv]
-            total = em.masked_load(sums, at, mask, em.zero(ints))
-            for value, table in stored(total, lambda: em.masked_load(scales, at, mask, em.zero(floats))):
-                em.masked_store(value, em.bytes(table), at, mask)
-        return
-    half = BLOCK // 2
-    with em.loop(0, rows, hint="row") as row, em.loop(0, blocks, hint="block") as block:
-        q = em.vload(x.q, [row.iv, block.iv * BLOCK], vec(half, element_of(x.q.type)))
-        wide = q if element_of(q.type) == "i32" else em.cast("arith.extsi", q, vec(half, "i32"))
-        first = em.reduce("add", wide)
-        for part, total in enumerate((first, em.load(x.sum, [row.iv, block.iv]) - first)):
-            for value, table in stored(total, lambda: em.load(x.scale, [row.iv, block.iv])):
-                em.store(value, table, [row.iv, block.iv * 2 + part])
 
 
 def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool) -> _Source:
@@ -375,7 +329,7 @@ def _multiply(
     em: Emitter,
     target: Target,
     layout: PanelLayout,
-    x: _Activations,
+    x: QuantizedRows,
     tile: tuple[Index, int],
     vectors: int,
     source: _Source,
@@ -422,23 +376,23 @@ def _multiply(
             result = []
             for r, row in enumerate(rows):
                 starts = [em.zero(ints)] * vectors if before is None else [v << BASE_BITS for v in before[r]]
-                if x.corrections is not None and digit == x.count - 1:
+                if x.corrections is not None and digit == x.digits - 1:
                     correction = x.at(em, x.corrections, row, block, part, ints)
                     starts = [correction if before is None else v + correction for v in starts]
                 result.append([dots.begin(start) for start in starts])
             return result
 
         sums: list[list[Value]] | None = None
-        if not few or x.count == 1:
+        if not few or x.digits == 1:
             # Digit by digit, in the same registers: the weights' bytes are read for each.
-            for digit in range(x.count):
+            for digit in range(x.digits):
                 running = begun(digit, sums)
                 added([digit], [running])
                 sums = [[dot.finish() for dot in own] for own in running]
         else:
             # All digits at once, in registers of their own: the weights' bytes are made of planes.
-            together = [begun(digit) for digit in range(x.count)]
-            added(range(x.count), together)
+            together = [begun(digit) for digit in range(x.digits)]
+            added(range(x.digits), together)
             for running in together:
                 last = [[dot.finish() for dot in own] for own in running]
                 sums = (
@@ -454,7 +408,7 @@ def _multiply(
         minima = [weights.minimum(part, v) for v in range(vectors)]
         result: list[list[Value]] = []
         for row, sums_of, totals in zip(rows, sums, carried, strict=True):
-            x_scale = em.broadcast(em.load(x.scale, [row, block]), floats)
+            x_scale = x.scale_of(em, row, block, floats)
             shift = x.at(em, x.shifts, row, block, part, floats) if x.shifts is not None else None
             result.append([])
             for integer, scale, minimum, total in zip(sums_of, scales, minima, totals, strict=True):
@@ -472,7 +426,7 @@ def _multiply_tiles(
     em: Emitter,
     target: Target,
     tiles: IntegerTiles,
-    x: _Activations,
+    x: QuantizedRows,
     first: Index,
     joined: tuple[Value, Value],
     place: tuple[int, int],
@@ -493,7 +447,7 @@ def _multiply_tiles(
             if x.corrections is not None:
                 total = total + x.at(em, x.corrections, row, block, 0, ints)
             value = em.cast("arith.sitofp", total, floats) * scale
-            value = target.fma(em, value, em.broadcast(em.load(x.scale, [row, block]), floats), carried[r])
+            value = target.fma(em, value, x.scale_of(em, row, block, floats), carried[r])
             if minimum is not None and x.shifts is not None:
                 value = target.fma(em, minimum, x.at(em, x.shifts, row, block, 0, floats), value)
             result.append(value)
@@ -502,7 +456,7 @@ def _multiply_tiles(
     k = blocks * BLOCK
     line = 4 * vectors * SIDE
     start = g * blocks * (BLOCK // 4) * line + 4 * column
-    return tiles.over_steps((x.q, first * k, k), (data, start, line), blocks, [em.zero(floats)] * SIDE, add)
+    return tiles.over_steps((x.bytes, first * k, k), (data, start, line), blocks, [em.zero(floats)] * SIDE, add)
 
 
 # -- generators -------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from rlx_mlir.codegen.structures import flatten, mapped
 from rlx_mlir.tuning.cpu import SHARED
 
 from .kernel import Accumulators, Product, RowReader, Scratch, add_products, row_count, row_tiles, write_kernel
-from .panels import PANEL_ROWS, RUN, Panel, Run, find_layout, over_runs, panel_product, panel_weights
+from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
 from .registry import Candidates, Generator
 from .target import Target
 
@@ -28,6 +28,7 @@ __all__ = [
     "FEW_ROWS",
     "REGISTER_TILES",
     "Group",
+    "TiledPanels",
     "block_length",
     "decode_panel",
     "exact_gemm",
@@ -104,8 +105,9 @@ def exact_gemm(
     groups: Sequence[Group],
     step: int,
     decode: Callable[[Index, int, Index, Index, Value], Callable[[Index, int], Value] | None],
+    row: Index | None = None,
 ) -> None:
-    """The tiled product: for every unit, and every block of K, decode each group, then tiles over all rows.
+    """The tiled product: for every unit, and every block of K, decode each group, then tiles over all rows, or one row.
 
     operands: x, weights, arguments; `parts`, in scratch: products, rows of x as f32 if x is narrower, and decoded
     weights [groups, block, columns].
@@ -115,8 +117,9 @@ def exact_gemm(
     accumulators, reader, decoded = parts
     weights = product.program.accumulators
     x = em.rows(operands[0])
-    rows = row_count(em, operands[0])
-    sizes = tile_rows(target)
+    rows = row_count(em, operands[0]) if row is None else 1
+    first_row = 0 if row is None else row
+    sizes = tile_rows(target) if row is None else (1,)
     block = block_length(product.k, step)
     blocked = block < product.k
     lanes = target.lanes("f32")
@@ -126,7 +129,7 @@ def exact_gemm(
 
     def tile(first: Index, size: int, k0: Index, k1: Index) -> None:
         at = first if blocked else 0
-        reader.bind(x, first, size, k0, k1, whole=product.k % lanes == 0)
+        reader.bind(x, first_row + first, size, k0, k1, whole=product.k % lanes == 0)
         for g in range(len(groups)):
 
             def from_scratch(k: Index, v: int, g: int = g) -> Value:
@@ -151,7 +154,7 @@ def exact_gemm(
             def one(first: Index, size: int) -> None:
                 tile(first, size, k0, k1)
                 if not blocked:
-                    accumulators.finish(operands[1 + weights :], outputs, unit.iv, first, size)
+                    accumulators.finish(operands[1 + weights :], outputs, unit.iv, first_row + first, size)
 
             row_tiles(em, rows, sizes, one)
 
@@ -161,7 +164,7 @@ def exact_gemm(
             accumulators.clear(rows)
             with em.loop(0, product.k, block, hint="kb") as kb:
                 over_rows(kb.iv, em.imin(kb.iv + block, product.k))
-            accumulators.finish(operands[1 + weights :], outputs, unit.iv, 0, rows)
+            accumulators.finish(operands[1 + weights :], outputs, unit.iv, first_row, rows)
 
 
 def multiply_tile(
@@ -203,6 +206,80 @@ def multiply_tile(
 # -- panels -----------------------------------------------------------------------------------------------------------
 
 
+class TiledPanels:
+    """The tiled product with weights in panels, exact in the activations.
+
+    per_unit: panels of each weight in a unit of work.
+    """
+
+    def __init__(self, target: Target, product: Product, layout: PanelLayout, per_unit: int) -> None:
+        self._target, self._product, self._layout, self._per_unit = target, product, layout, per_unit
+        self._weights = product.program.accumulators
+        self._panels = -(-product.n // PANEL_ROWS)
+        self._groups = tile_groups(target, self._weights)
+        self._step = max(RUN, layout.block)
+        self.block = block_length(product.k, self._step)
+
+    @property
+    def units(self) -> int:
+        """Units of work."""
+        return -(-self._panels // self._per_unit)
+
+    @property
+    def columns(self) -> int:
+        """Columns of each weight in a unit."""
+        return self._per_unit * PANEL_ROWS
+
+    def panel(self, em: Emitter, data: Value, unit: Value, position: int) -> Panel:
+        """A panel of a unit; one beyond the last is read as the last: nothing of its columns, beyond N, is stored."""
+        index: Index = unit * self._per_unit + position
+        if self._panels % self._per_unit and position:
+            index = em.imin(index, self._panels - 1)
+        layout = self._layout
+        return Panel(em, self._target, layout, data, index * layout.panel_bytes(self._product.k))
+
+    def decoded(self, scratch: Scratch) -> Value:
+        """Room for decoded weights."""
+        direct = self._layout.name == "f32"
+        shape = [0 if direct else len(self._groups), self.block, len(self._groups[0]) * PANEL_ROWS]
+        return scratch.take(shape, "f32")
+
+    def run(
+        self,
+        em: Emitter,
+        values: Sequence[Value],
+        outputs: Sequence[Value],
+        units: tuple[Value, Value],
+        parts: tuple[Accumulators, RowReader, Value],
+        row: Index | None = None,
+    ) -> None:
+        """Computes some units, of all rows or of one. values: x, weights, arguments; parts: as of `exact_gemm`."""
+        flat = [em.bytes(value) for value in values[1 : 1 + self._weights]]
+
+        def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
+            assert isinstance(unit, Value)
+            here = [self.panel(em, flat[weight], unit, position) for weight, position in self._groups[g]]
+            if self._layout.name == "f32":
+                return lambda k, v: here[v // here[0].vectors].floats(k, v % here[0].vectors)
+            for p, panel in enumerate(here):
+                decode_panel(em, panel, decoded, (g, p * PANEL_ROWS), k0, k1)
+            return None
+
+        exact_gemm(
+            em,
+            self._target,
+            self._product,
+            values,
+            outputs,
+            units,
+            parts,
+            self._groups,
+            self._step,
+            decode,
+            row,
+        )
+
+
 def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     """The kernel of a product with weights in panels, exact in the activations.
 
@@ -211,73 +288,48 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     """
     layout = find_layout(scheme, product.k)
     weights = product.program.accumulators
-    panels = -(-product.n // PANEL_ROWS)
     few = product.rows is not None and product.rows <= FEW_ROWS
     per_unit = panels_per_unit(target, weights)
     if few and per_unit * weights * min(product.rows or 0, row_group(target)) > 4:
         per_unit = 1  # two panels at once would leave too few registers
-    columns = per_unit * PANEL_ROWS
+    tiled = TiledPanels(target, product, layout, per_unit)
     operands = [
         ("x", memref(product.x_shape, product.element)),
         *panel_weights(product, layout),
         *product.arguments(),
     ]
-    groups = tile_groups(target, weights)
-    step = max(RUN, layout.block)
-    block = block_length(product.k, step)
-
-    def panel_of(em: Emitter, data: Value, unit: Value, position: int) -> Panel:
-        # A panel beyond the last one is read as the last one; its columns are beyond N, so nothing of it is stored.
-        index: Index = unit * per_unit + position
-        if panels % per_unit and position:
-            index = em.imin(index, panels - 1)
-        return Panel(em, target, layout, data, index * layout.panel_bytes(product.k))
 
     def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value]:
-        reader = row_reader(em, target, product, scratch, few, block)
+        reader = row_reader(em, target, product, scratch, few, tiled.block)
         if few:
             rows: Index = product.rows or 0
             part = scratch.take([rows, product.k // layout.sub if layout.minimum else 0], "f32")
         else:
-            rows = row_count(em, values[0]) if block < product.k else tile_rows(target)[0]
-            direct = scheme == "f32"
-            shape = [0 if direct else len(groups), block, len(groups[0]) * PANEL_ROWS]
-            part = scratch.take(shape, "f32")
-        return Accumulators(em, target, product, columns, scratch, rows), reader, part
+            rows = row_count(em, values[0]) if tiled.block < product.k else tile_rows(target)[0]
+            part = tiled.decoded(scratch)
+        return Accumulators(em, target, product, tiled.columns, scratch, rows), reader, part
 
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         accumulators, reader, part = parts(em, values, scratch)
-        flat = [em.bytes(value) for value in values[1 : 1 + weights]]
-        if few:
-            reader.bind(em.rows(values[0]), 0, product.rows or 0, 0, product.k, whole=product.k % RUN == 0)
-            if layout.minimum:
-                _sub_block_sums(em, target, reader, part, product, layout.sub)
-            with em.loop(begin, end, hint="unit") as unit:
-                panels_here = [panel_of(em, data, unit.iv, p) for data in flat for p in range(per_unit)]
-                _few_rows(em, target, product, reader, panels_here, part, accumulators)
-                accumulators.finish(values[1 + weights :], outputs, unit.iv, 0, product.rows or 0)
+        if not few:
+            tiled.run(em, values, outputs, (begin, end), (accumulators, reader, part))
             return
-
-        def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
-            assert isinstance(unit, Value)
-            here = [panel_of(em, flat[weight], unit, position) for weight, position in groups[g]]
-            if scheme == "f32":
-                return lambda k, v: here[v // here[0].vectors].floats(k, v % here[0].vectors)
-            for p, panel in enumerate(here):
-                decode_panel(em, panel, decoded, (g, p * PANEL_ROWS), k0, k1)
-            return None
-
-        exact_gemm(
-            em, target, product, values, outputs, (begin, end), (accumulators, reader, part), groups, step, decode
-        )
+        flat = [em.bytes(value) for value in values[1 : 1 + weights]]
+        reader.bind(em.rows(values[0]), 0, product.rows or 0, 0, product.k, whole=product.k % RUN == 0)
+        if layout.minimum:
+            _sub_block_sums(em, target, reader, part, product, layout.sub)
+        with em.loop(begin, end, hint="unit") as unit:
+            panels_here = [tiled.panel(em, data, unit.iv, p) for data in flat for p in range(per_unit)]
+            _few_rows(em, target, product, reader, panels_here, part, accumulators)
+            accumulators.finish(values[1 + weights :], outputs, unit.iv, 0, product.rows or 0)
 
     return write_kernel(
         product.name,
         operands,
         product.outputs(),
-        units=lambda em, values: -(-panels // per_unit),
+        units=lambda em, values: tiled.units,
         scratch=parts,
         body=body,
         order=product.operand_order,

@@ -37,6 +37,7 @@ MODULES = (
     "gemm",
     "gemm_int8",
     "block_quantize",
+    "gemm_digits",
     "gemm_packed",
     "gemm_bytes",
     "rows",

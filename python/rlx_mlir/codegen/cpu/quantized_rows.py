@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rows of quantised activations as integer products read them: bytes, scales, and what the sums of bytes lack.
+
+They are what `mir.block_quantize` gave (`GivenRows`), or are quantised on the way, to three digits, from an x of f32
+whose products shall be as exact as those of floats (`ExactRows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec, with_element
+from rlx_mlir.codegen.kernel import Buffers
+from rlx_mlir.formats.activations import INTEGERS
+from rlx_mlir.formats.panels import PanelLayout
+
+from .block_quantize import quantized
+from .byte_dots import bias_of, tree
+from .digits import DIGITS, split, store_digits
+from .kernel import Product, Scratch, row_count
+from .panels import RUN
+from .target import Target
+
+__all__ = ["ROW_BLOCK", "ExactRows", "GivenRows", "QuantizedRows", "Rows"]
+
+ROW_BLOCK = 64
+"""Rows whose digits are in scratch at a time: they stay in the nearest caches."""
+
+EXACT_BITS = 22
+"""Bits of an x of f32: its 24 less what one rounding may lose."""
+
+SMALLEST = 2.0**-80
+"""Scales of rows whose largest element is smaller would be subnormal, and coarse."""
+
+
+@dataclass(frozen=True)
+class QuantizedRows:
+    """Some rows, by their number among them.
+
+    Attributes:
+        bytes: i8 [M, K], or digits [rows, digits, K], of which the first counts most.
+        digits: of each integer.
+        scale: f32 [M, K / 32].
+        base: the row of what has M rows that is number 0.
+        parts: parts of a block that share a scale of the weights.
+        corrections: -bias * (the sum of a part's integers), i32 [rows, K / part]; None where there is no bias.
+        shifts: scale * that sum, f32 [rows, K / part]; None where weights have no minima.
+    """
+
+    bytes: Value
+    digits: int
+    scale: Value
+    base: Index
+    parts: int
+    corrections: Value | None
+    shifts: Value | None
+
+    def dword(self, em: Emitter, row: Index, k: Index, digit: int, type: str) -> Value:
+        """A digit of the elements k .. k + 3 of a row, in every lane."""
+        at = [row + self.base, k] if self.digits == 1 else [row, digit, k]
+        four = em.vload(self.bytes, at, vec(4, "i8"))
+        return em.broadcast(em.extract(em.bitcast(four, vec(1, "i32")), 0), type)
+
+    def scale_of(self, em: Emitter, row: Index, block: Index, type: str) -> Value:
+        """The scale of a block, in every lane."""
+        return em.broadcast(em.load(self.scale, [row + self.base, block]), type)
+
+    def at(self, em: Emitter, table: Value, row: Index, block: Index, part: Index, type: str) -> Value:
+        """An element of `corrections` or `shifts`, in every lane."""
+        return em.broadcast(em.load(table, [row, block * self.parts + part]), type)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Scratch memory of rows; None is what isn't needed.
+
+    Attributes:
+        digits: i8 [rows, digits, K].
+        corrections, shifts: as of `QuantizedRows`.
+        scale: f32 [rows, K / 32], of `ExactRows`.
+        flags: i32 [rows], of `ExactRows`: 1 where a row can't be quantised.
+    """
+
+    digits: Value | None
+    corrections: Value | None
+    shifts: Value | None
+    scale: Value | None = None
+    flags: Value | None = None
+
+
+class Rows(Protocol):
+    """Where a product finds its rows."""
+
+    @property
+    def bits(self) -> int:
+        """Of an integer."""
+
+    def operands(self, product: Product) -> Buffers:
+        """The kernel's operands before the weights."""
+
+    def memory(self, em: Emitter, operand: Value, scratch: Scratch) -> Tables:
+        """Takes scratch memory; operand: the first one."""
+
+    def read(self, em: Emitter, operands: list[Value], memory: Tables, first: Index, count: Index) -> QuantizedRows:
+        """The rows [first, first + count), made ready."""
+
+
+@dataclass(frozen=True)
+class _Base:
+    """What both kinds of rows know of a product: the target, K, and the layout of the weights."""
+
+    target: Target
+    k: int
+    layout: PanelLayout
+
+    @property
+    def parts(self) -> int:
+        """Parts of a block that share a scale of the weights."""
+        return RUN // self.layout.sub if self.layout.sub < RUN else 1
+
+    @property
+    def part(self) -> int:
+        """Elements of a part."""
+        return RUN // self.parts
+
+    def tables(self, em: Emitter, rows: Index, digits: int, scratch: Scratch) -> Tables:
+        """Scratch memory for so many rows."""
+        shape = [rows, self.k // self.part]
+        corrections = scratch.take(shape, "i32") if bias_of(self.target, self.layout) else None
+        shifts = scratch.take(shape, "f32") if self.layout.minimum else None
+        return Tables(scratch.take([rows, digits, self.k], "i8", 1) if digits > 1 else None, corrections, shifts)
+
+    def add(self, em: Emitter, memory: Tables, total: Value, scale: Value, at: list[Index]) -> None:
+        """Stores what follows from the sum of a part, or of each of several parts in a row."""
+        for value, table in self.derived(em, memory, total, scale):
+            em.store(value, table, at)
+
+    def derived(self, em: Emitter, memory: Tables, total: Value, scale: Value) -> Iterator[tuple[Value, Value]]:
+        """(value, table) for the sum of a part."""
+        if memory.corrections is not None:
+            yield total * -bias_of(self.target, self.layout), memory.corrections
+        if memory.shifts is not None:
+            yield em.cast("arith.sitofp", total, with_element(total.type, "f32")) * scale, memory.shifts
+
+
+@dataclass(frozen=True)
+class GivenRows(_Base):
+    """Rows of q [.., K] of so many bits, scale [.., K / 32] f32 and sum [.., K / 32] i32, three operands."""
+
+    bits: int = 8
+
+    def operands(self, product: Product) -> Buffers:
+        """q, scale, sum."""
+        *leading, k = product.x_shape
+        blocks = (*leading, self.k // RUN)
+        return [
+            ("q", memref((*leading, k), INTEGERS[self.bits])),
+            ("scale", memref(blocks, "f32")),
+            ("sum", memref(blocks, "i32")),
+        ]
+
+    def memory(self, em: Emitter, operand: Value, scratch: Scratch) -> Tables:
+        """For all rows, or for a block of them where there are digits."""
+        rows = row_count(em, operand)
+        return self.tables(em, em.imin(rows, ROW_BLOCK) if self.bits > 8 else rows, DIGITS[self.bits], scratch)
+
+    def read(self, em: Emitter, operands: list[Value], memory: Tables, first: Index, count: Index) -> QuantizedRows:
+        """The rows as they are, or their digits."""
+        q, scale, total = (em.rows(value) for value in operands)
+        digits = DIGITS[self.bits]
+        if memory.digits is not None:
+            split(em, self.target, q, memory.digits, (first, count), self.k, digits)
+        if memory.corrections is not None or memory.shifts is not None:
+            self._add_up(em, memory, (q, scale, total), first, count)
+        bytes = q if memory.digits is None else memory.digits
+        return QuantizedRows(bytes, digits, scale, first, self.parts, memory.corrections, memory.shifts)
+
+    def _add_up(
+        self, em: Emitter, memory: Tables, given: tuple[Value, Value, Value], first: Index, count: Index
+    ) -> None:
+        q, scale, total = given
+        blocks = self.k // RUN
+        if self.parts == 1:
+            lanes = self.target.lanes("f32")
+            sums, scales = em.bytes(total), em.bytes(scale)
+            elements, start = count * blocks, first * blocks
+            with em.loop(0, elements, lanes, hint="block") as loop:
+                mask, at = em.mask(elements - loop.iv, lanes), [loop.iv + start]
+                sum_ = em.masked_load(sums, at, mask, em.zero(self.target.vector("i32")))
+                factor = em.masked_load(scales, at, mask, em.zero(self.target.vector("f32")))
+                for value, table in self.derived(em, memory, sum_, factor):
+                    em.masked_store(value, em.bytes(table), [loop.iv], mask)
+            return
+        with em.loop(0, count, hint="row") as row, em.loop(0, blocks, hint="block") as block:
+            place = [row.iv + first, block.iv]
+            values = em.vload(q, [place[0], block.iv * RUN], vec(self.part, element_of(q.type)))
+            wide = values if self.bits == 22 else em.cast("arith.extsi", values, vec(self.part, "i32"))
+            half = em.reduce("add", wide)
+            for part, sum_ in enumerate((half, em.load(total, place) - half)):
+                self.add(em, memory, sum_, em.load(scale, place), [row.iv, block.iv * 2 + part])
+
+
+@dataclass(frozen=True)
+class ExactRows(_Base):
+    """Rows of x [.., K] f32, one operand, quantised to `EXACT_BITS`.
+
+    Rows that hold NaN or an infinity, or nothing but tiny numbers, can't be: they are flagged.
+    """
+
+    bits: int = EXACT_BITS
+
+    def operands(self, product: Product) -> Buffers:
+        """x."""
+        return [("x", memref(product.x_shape, "f32"))]
+
+    def memory(self, em: Emitter, operand: Value, scratch: Scratch) -> Tables:
+        """For a block of rows."""
+        rows = em.imin(row_count(em, operand), ROW_BLOCK)
+        own = self.tables(em, rows, DIGITS[self.bits], scratch)
+        scale = scratch.take([rows, self.k // RUN], "f32")
+        return Tables(own.digits, own.corrections, own.shifts, scale, scratch.take([rows], "i32"))
+
+    def read(self, em: Emitter, operands: list[Value], memory: Tables, first: Index, count: Index) -> QuantizedRows:
+        """The rows, quantised."""
+        (x,) = (em.rows(value) for value in operands)
+        digits, lanes = DIGITS[self.bits], self.target.lanes("f32")
+        assert memory.scale is not None
+        assert memory.flags is not None
+        assert memory.digits is not None
+        with em.loop(0, count, hint="row") as row:
+            zero = em.const(0.0, "f32")
+            with em.loop(0, self.k // RUN, 1, zero, hint="block") as block:
+                start = block.iv * RUN
+                scale, largest, numbers = quantized(em, self.target, x, row.iv + first, start, self.bits)
+                em.store(scale, memory.scale, [row.iv, block.iv])
+                for i, number in enumerate(numbers):
+                    store_digits(em, number, memory.digits, row.iv, start + i * lanes, digits)
+                each = len(numbers) // self.parts
+                for part in range(self.parts):
+                    total = em.reduce("add", tree(numbers[part * each : (part + 1) * each]))
+                    self.add(em, memory, total, scale, [row.iv, block.iv * self.parts + part])
+                block.yield_(em.maximumf(block.carry, largest))
+            size = block.result
+            # Also of NaN: it is no ordered number.
+            fits = em.cmpf("olt", size, float("inf")) & (em.cmpf("oge", size, SMALLEST) | em.cmpf("oeq", size, 0.0))
+            em.store(em.select(fits, em.const(0, "i32"), 1), memory.flags, [row.iv])
+        return QuantizedRows(memory.digits, digits, memory.scale, 0, self.parts, memory.corrections, memory.shifts)
