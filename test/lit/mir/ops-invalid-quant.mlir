@@ -56,6 +56,30 @@ func.func @block_quantize_c3_divides(%x: tensor<4x48xf32>) {
 
 // -----
 
+func.func @block_quantize_c4_bits(%x: tensor<4x64xf32>) {
+  // expected-error @below {{expects 'bits' to be 8, 15 or 22, but got 16}}
+  %q, %scale, %sum = mir.block_quantize %x bits 16 : tensor<4x64xf32>
+  return
+}
+
+// -----
+
+func.func @block_quantize_c5_sums(%x: tensor<4x1056xf32>) {
+  // expected-error @below {{expects 'block' to be at most 1032 with 22 bits, as sums are of 32 bits, but got 1056}}
+  %q, %scale, %sum = mir.block_quantize %x block 1056 bits 22 : tensor<4x1056xf32>
+  return
+}
+
+// -----
+
+func.func @block_dot_element(%q: tensor<4x64xi64>, %scale: tensor<4x2xf32>, %sum: tensor<4x2xi32>, %w: tensor<16x40xi8, #mir.packed<q4_1, k = 64>>) {
+  // expected-error @below {{operand #0 must be}}
+  %r = "mir.block_dot"(%q, %scale, %sum, %w) : (tensor<4x64xi64>, tensor<4x2xf32>, tensor<4x2xi32>, tensor<16x40xi8, #mir.packed<q4_1, k = 64>>) -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
 func.func @block_dot_c1_k(%q: tensor<4x32xi8>, %scale: tensor<4x1xf32>, %sum: tensor<4x1xi32>, %w: tensor<16x40xi8, #mir.packed<q4_1, k = 64>>) {
   // expected-error @below {{expects the last dimension of 'q' to be the k of 'weight', 64, but got 32}}
   %r = mir.block_dot %q, %scale, %sum, %w : tensor<4x32xi8>, tensor<16x40xi8, #mir.packed<q4_1, k = 64>>

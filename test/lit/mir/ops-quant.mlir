@@ -31,12 +31,32 @@ func.func @block_quantize(%x: tensor<?x64xbf16>) -> (tensor<?x64xi8>, tensor<?x2
   return %q, %scale, %sum : tensor<?x64xi8>, tensor<?x2xf32>, tensor<?x2xi32>
 }
 
+/// Integers of 15 and 22 bits are of i16 and i32; 8 bits aren't printed.
+// CHECK-LABEL: func @block_quantize_bits
+//       CHECK:   %[[Q:.+]], %{{.+}}, %{{.+}} = mir.block_quantize %{{.+}} : tensor<?x64xf32>
+//       CHECK:   %[[H:.+]], %{{.+}}, %{{.+}} = mir.block_quantize %{{.+}} bits 15 : tensor<?x64xf32>
+//       CHECK:   %[[T:.+]], %{{.+}}, %{{.+}} = mir.block_quantize %{{.+}} block 64 bits 22 : tensor<?x64xf32>
+//       CHECK:   return %[[Q]], %[[H]], %[[T]] : tensor<?x64xi8>, tensor<?x64xi16>, tensor<?x64xi32>
+func.func @block_quantize_bits(%x: tensor<?x64xf32>) -> (tensor<?x64xi8>, tensor<?x64xi16>, tensor<?x64xi32>) {
+  %q, %d, %s = mir.block_quantize %x bits 8 : tensor<?x64xf32>
+  %h, %e, %t = mir.block_quantize %x bits 15 : tensor<?x64xf32>
+  %t3, %f, %u = mir.block_quantize %x block 64 bits 22 : tensor<?x64xf32>
+  return %q, %h, %t3 : tensor<?x64xi8>, tensor<?x64xi16>, tensor<?x64xi32>
+}
+
 // CHECK-LABEL: func @block_dot
 //  CHECK-SAME:   (%[[Q:.+]]: tensor<?x256xi8>, %[[SCALE:.+]]: tensor<?x8xf32>, %[[SUM:.+]]: tensor<?x8xi32>, %[[W:.+]]: tensor<24x144xi8, #mir.packed<q4_k, k = 256>>)
 //       CHECK:   %[[R:.+]] = mir.block_dot %[[Q]], %[[SCALE]], %[[SUM]], %[[W]] : tensor<?x256xi8>, tensor<24x144xi8, #mir.packed<q4_k, k = 256>>
 //       CHECK:   return %[[R]] : tensor<?x24xf32>
 func.func @block_dot(%q: tensor<?x256xi8>, %scale: tensor<?x8xf32>, %sum: tensor<?x8xi32>, %w: tensor<24x144xi8, #mir.packed<q4_k, k = 256>>) -> tensor<?x24xf32> {
   %r = mir.block_dot %q, %scale, %sum, %w : tensor<?x256xi8>, tensor<24x144xi8, #mir.packed<q4_k, k = 256>>
+  return %r : tensor<?x24xf32>
+}
+
+// CHECK-LABEL: func @block_dot_digits
+//       CHECK:   mir.block_dot %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}} : tensor<?x64xi16>, tensor<24x36xi8, #mir.packed<q4_0, k = 64>>
+func.func @block_dot_digits(%q: tensor<?x64xi16>, %scale: tensor<?x2xf32>, %sum: tensor<?x2xi32>, %w: tensor<24x36xi8, #mir.packed<q4_0, k = 64>>) -> tensor<?x24xf32> {
+  %r = mir.block_dot %q, %scale, %sum, %w : tensor<?x64xi16>, tensor<24x36xi8, #mir.packed<q4_0, k = 64>>
   return %r : tensor<?x24xf32>
 }
 

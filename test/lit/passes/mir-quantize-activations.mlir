@@ -1,5 +1,12 @@
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations)' | FileCheck %s --check-prefixes=CHECK,EXACT
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations{attention=8})' | FileCheck %s --check-prefixes=CHECK,EVERY
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations{attention=15})' | FileCheck %s --check-prefixes=CHECK,WIDE
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations{bits=15 attention=15})' | FileCheck %s --check-prefix=INT16
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations{bits=f32})' | FileCheck %s --check-prefix=FLOAT
+//
+//   FLOAT-NOT: mir.block
+//   INT16-NOT: mir.block_quantize %{{[^ ]+}} :
+// INT16-COUNT-4: mir.block_quantize %{{.+}} bits 15
 
 // CHECK-LABEL: func @product
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x32xf32>, %[[W:.+]]: tensor<16x20xi8, #mir.packed<q4_1, k = 32>>)
@@ -26,6 +33,8 @@ func.func @no_quantize(%x: tensor<?x32xf32>, %w: tensor<16x64xi8, #mir.packed<f1
 //  CHECK-SAME:   (%[[X:.+]]: tensor<1x?x32xf32>, %[[W:.+]]: tensor<96x34xi8, {{.+}}>, %[[B:.+]]: tensor<96xf32>, %[[O:.+]]: tensor<32x34xi8, {{.+}}>, %{{.+}}: tensor<64x16xf32>)
 //       EXACT:   mir.dequant_matmul %[[X]], %[[W]]
 //       EVERY:   mir.block_dot %{{.+}}, %{{.+}}, %{{.+}}, %[[W]]
+//        WIDE:   %[[Q2:.+]], %[[D2:.+]], %[[S2:.+]] = mir.block_quantize %[[X]] bits 15
+//        WIDE:   mir.block_dot %[[Q2]], %[[D2]], %[[S2]], %[[W]]
 //       CHECK:   %[[A:.+]] = mir.attention
 //       CHECK:   %[[Q:.+]], %[[D:.+]], %[[S:.+]] = mir.block_quantize %[[A]]
 //       CHECK:   mir.block_dot %[[Q]], %[[D]], %[[S]], %[[O]]

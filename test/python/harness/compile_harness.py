@@ -143,11 +143,12 @@ def compile_fresh(module: GraphModule, **options: Any) -> Executable:
 
 
 def templates_of(executable: Executable) -> dict[str, str]:
-    """By kernel, the name of its template, `generic` where it has none; they are named as without AMX."""
+    """By kernel, the name of its template, `generic` where it has none; they are named as without AMX and VNNI."""
     names = {
         "gemm_amx_f32": "gemm_panels",
         "gemm_amx_f32_batched": "gemm_dense",
         "gemm_amx_int8": "gemm_int8",
+        "gemm_digits": "gemm_panels",
         "attention_amx": "attention",
     }
     own = executable.artifact.templates.items()

@@ -202,7 +202,6 @@ def test_decoder_block_with_activations_of_8_bits(scheme: str) -> None:
     program = layer.program()
     ways = Ways(program.finish(), activations="int8")
     assert set(templates_of(ways.templates).values()) == {
-        "gemm_panels",
         "gemm_int8",
         "block_quantize",
         "rows",

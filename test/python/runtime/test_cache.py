@@ -312,7 +312,7 @@ def test_the_folder_is_where_the_environment_says(tmp_path: Path, monkeypatch: p
 
 
 def test_wrong_options_are_refused_before_the_cache_is_asked(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"test_cache\.py:\d+: 'activations' expects exact or int8"):
+    with pytest.raises(InputError, match=r"test_cache\.py:\d+: 'activations' expects one of int8, int16, exact"):
         compile_cached({"model": "a"}, never, activations="int4")
     assert not folder.exists()
 
