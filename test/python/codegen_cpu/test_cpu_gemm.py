@@ -316,10 +316,11 @@ def test_rows_that_have_no_digits(target: str, dynamic: bool) -> None:
     np.testing.assert_array_equal(result[others], usual.reshape(m, n)[others])
 
 
+@pytest.mark.parametrize("bits", [8, 15, 22])
 @pytest.mark.parametrize("scheme", ["q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k"])
-def test_int8_tiles_give_the_bits_of_vectors(scheme: str) -> None:
+def test_int8_tiles_give_the_bits_of_vectors(scheme: str, bits: int) -> None:
     assert uses_integer_tiles(ALL_TARGETS["amx512"], None, SCHEMES[scheme])
-    case = Case("int8", "amx512", scheme, 39, 40, 5 * SCHEMES[scheme].block, True, "swiglu")
+    case = Case("int8", "amx512", scheme, 139, 40, 5 * SCHEMES[scheme].block, True, "swiglu", bits=bits)
     for by_tiles, by_vectors in zip(check(case), check(replace(case, target="vnni512")), strict=True):
         assert by_tiles.tobytes() == by_vectors.tobytes()
 

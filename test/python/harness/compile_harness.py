@@ -190,7 +190,7 @@ class Ways:
     def __init__(self, module: GraphModule, threads: int | None = 1, **options: Any) -> None:
         self.references = {"hir": module, "mir": module.lower()}
         if options.get("activations") == "int8":
-            self.references = {"mir": module.lower().transform("rlx-fuse,mir-quantize-activations,cse")}
+            self.references = {"mir": module.lower().transform("rlx-fuse,mir-quantize-activations{attention=15},cse")}
         self.templates = compile_fresh(module, threads=threads, **options)
         # What LLVM does to generic code is tested with element types that have no templates; without it, code of this
         # size compiles ten times as fast.

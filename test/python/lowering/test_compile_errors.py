@@ -286,7 +286,10 @@ def test_the_reproducer_reproduces(monkeypatch: Patch) -> None:
     ("call", "message"),
     [
         (lambda: compile(3), "'module' expects a GraphModule, but got int"),
-        (lambda: compile(model(), activations="int4"), "'activations' expects one of int8, int16, exact, but got 'int4'"),
+        (
+            lambda: compile(model(), activations="int4"),
+            "'activations' expects one of int8, int16, exact, but got 'int4'",
+        ),
         (lambda: compile(model(), maxima={"batch": 3}, cache=False), "'maxima' names 'batch'"),
         (lambda: emit(model(), "mlir"), "'stage' expects one of hir, mir"),
         (lambda: model().fusion_report(activations="int4"), "'activations' expects one of int8, int16, exact"),

@@ -300,7 +300,12 @@ def test_reports_as_json(tmp_path: Path) -> None:
     (tmp_path / "mlp.mlir").write_text(m.to_text(locations=True))
     found = json.loads(CliRunner().invoke(app, ["report", str(tmp_path / "mlp.mlir"), "--json"]).stdout)
     assert found["fusion"]["fused"][0]["pass"] == "mir-fuse-matmul-bias-act"
-    assert {row["template"] for row in found["dispatch"]["kernels"]} <= {"gemm_panels", "rows", "gemm_amx_f32", "gemm_digits"}
+    assert {row["template"] for row in found["dispatch"]["kernels"]} <= {
+        "gemm_panels",
+        "rows",
+        "gemm_amx_f32",
+        "gemm_digits",
+    }
 
 
 # One kernel --------------------------------------------------------------------------------------

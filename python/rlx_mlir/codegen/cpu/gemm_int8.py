@@ -132,7 +132,7 @@ class IntegerProduct:
         self._vectors = len(self._groups[0]) * PANEL_ROWS // self._lanes
         # Sums of few rows have registers of their own for each digit.
         self._few = product.rows is not None and product.rows <= FEW_ROWS // self._digits
-        self._tiled = rows.bits == 8 and uses_integer_tiles(target, product.rows, layout)
+        self._tiled = uses_integer_tiles(target, product.rows, layout)
         # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
         self._joined = layout.bits < 8 and not self._few
         self._sizes = _tile_rows(target, product.rows, self._few)
@@ -156,7 +156,7 @@ class IntegerProduct:
         data = scratch.take([count, self.blocks, 8, columns], "i32")
         factors = scratch.take([count, self.blocks, _factors(layout), columns], "f32")
         rows = self._rows.memory(em, values[0], scratch)
-        tiles = IntegerTiles(em, scratch) if self._tiled else None
+        tiles = IntegerTiles(em, scratch, self._digits) if self._tiled else None
         most = SIDE if self._tiled else self._sizes[0]
         columns_of_unit = self.per_unit * PANEL_ROWS
         accumulators = Accumulators(em, self._target, self._product, columns_of_unit, scratch, most)
@@ -198,7 +198,7 @@ class IntegerProduct:
                     done = count - count % SIDE
                     with em.loop(0, done, SIDE, hint="row") as row:
                         self._tiles(em, x, parts.tiles, parts, row.iv)
-                        parts.accumulators.finish(arguments, outputs, unit.iv, row.iv, SIDE)
+                        parts.accumulators.finish(arguments, outputs, unit.iv, first + row.iv, SIDE)
                 row_tiles(em, count, self._sizes, tile, done)
             if after is not None:
                 after(first, count)
@@ -454,9 +454,10 @@ def _multiply_tiles(
         return result
 
     k = blocks * BLOCK
+    row = x.digits * k
     line = 4 * vectors * SIDE
     start = g * blocks * (BLOCK // 4) * line + 4 * column
-    return tiles.over_steps((x.bytes, first * k, k), (data, start, line), blocks, [em.zero(floats)] * SIDE, add)
+    return tiles.over_steps((x.bytes, first * row, row, k), (data, start, line), blocks, [em.zero(floats)] * SIDE, add)
 
 
 # -- generators -------------------------------------------------------------------------------------------------------
@@ -478,7 +479,7 @@ def _configure(name: str, spec: ProductSpec, target: Target) -> _Config | None:
 
 def _configure_tiles(name: str, spec: ProductSpec, target: Target) -> _Config | None:
     config = _configure(name, spec, target)
-    if config is None or config.bits != 8:
+    if config is None:
         return None
     return config if uses_integer_tiles(target, spec.rows, find_layout(spec.scheme, config.product.k)) else None
 

@@ -25,8 +25,8 @@ from .target import Target
 
 __all__ = ["ROW_BLOCK", "ExactRows", "GivenRows", "QuantizedRows", "Rows"]
 
-ROW_BLOCK = 64
-"""Rows whose digits are in scratch at a time: they stay in the nearest caches."""
+ROW_BLOCK = 128
+"""Rows whose digits are in scratch at a time: they stay in near caches, and weights are read once for so many."""
 
 EXACT_BITS = 22
 """Bits of an x of f32: its 24 less what one rounding may lose."""
