@@ -11,7 +11,7 @@ from rlx_mlir.codegen.emit import Emitter, Value, vec
 from .panels import PanelLayout
 from .target import Target
 
-__all__ = ["Dot", "Dots", "bias_of", "tree"]
+__all__ = ["Dot", "Dots", "bias_of", "by_avx2", "tree"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Dots:
 
     @property
     def avx2(self) -> bool:
-        return _by_avx2(self.target)
+        return by_avx2(self.target)
 
     @property
     def words(self) -> str:
@@ -59,13 +59,14 @@ class Dots:
         return low + em.binary("arith.shrsi", pairs, 16)
 
 
-def _by_avx2(target: Target) -> bool:
+def by_avx2(target: Target) -> bool:
+    """Whether products of bytes are added up in words: AVX2 without dot products."""
     return target.vector_bits == 256 and target.has("avx2") and not target.vnni
 
 
 def bias_of(target: Target, layout: PanelLayout) -> int:
     """What is left to subtract from u, after what products by the target's instructions have subtracted."""
-    return layout.bias - (128 if layout.bits > 7 and (_by_avx2(target) or target.dotprod) else 0)
+    return layout.bias - (128 if layout.bits > 7 and (by_avx2(target) or target.dotprod) else 0)
 
 
 @dataclass

@@ -25,7 +25,7 @@ from rlx_mlir.runtime.tiles import GEMM_AMX
 from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
-from .byte_dots import Dot, Dots
+from .byte_dots import Dot, Dots, by_avx2
 from .digits import BASE_BITS, DIGITS, need_room
 from .gemm_amx import SIDE
 from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
@@ -135,7 +135,9 @@ class IntegerProduct:
         self._tiled = uses_integer_tiles(target, product.rows, layout)
         # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
         self._joined = layout.bits < 8 and not self._few
-        self._sizes = _tile_rows(target, product.rows, self._few)
+        # AVX2 has no sums of bytes in 32 bits: loading weights once for all digits leaves registers for one row.
+        self._together = self._few or (self._digits > 1 and by_avx2(target))
+        self._sizes = (1,) if self._together and not self._few else _tile_rows(target, product.rows, self._few)
 
     @property
     def operands(self) -> Buffers:
@@ -233,7 +235,7 @@ class IntegerProduct:
     ) -> None:
         """The sums of a tile of rows, by vectors."""
         for g, source in enumerate(sources):
-            ways = (self._joined, self._few)
+            ways = (self._joined, self._together)
             sums = _multiply(em, self._target, self._layout, x, (first, size), self._vectors, source, ways)
             for r, own in enumerate(sums):
                 for v, value in enumerate(own):
@@ -337,10 +339,10 @@ def _multiply(
 ) -> list[list[Value]]:
     """x[first : first + size] times `vectors` columns, block by block.
 
-    tile: (first, size); ways: (whether weights were joined to bytes, whether rows are few).
+    tile: (first, size); ways: (whether weights were joined to bytes, whether digits go together).
     """
     first, size = tile
-    joined, few = ways
+    joined, together = ways
     floats, ints = target.vector("f32"), target.vector("i32")
     dots = Dots(em, target, (1 << layout.bits) - 1)
     parts = BLOCK // layout.sub
@@ -383,7 +385,7 @@ def _multiply(
             return result
 
         sums: list[list[Value]] | None = None
-        if not few or x.digits == 1:
+        if not together or x.digits == 1:
             # Digit by digit, in the same registers: the weights' bytes are read for each.
             for digit in range(x.digits):
                 running = begun(digit, sums)
@@ -391,9 +393,9 @@ def _multiply(
                 sums = [[dot.finish() for dot in own] for own in running]
         else:
             # All digits at once, in registers of their own: the weights' bytes are made of planes.
-            together = [begun(digit) for digit in range(x.digits)]
-            added(range(x.digits), together)
-            for running in together:
+            begun_sums = [begun(digit) for digit in range(x.digits)]
+            added(range(x.digits), begun_sums)
+            for running in begun_sums:
                 last = [[dot.finish() for dot in own] for own in running]
                 sums = (
                     last
