@@ -6,7 +6,8 @@ digit is within +-127, the others from -64 to 63. With u the bytes of a weight,
 
     <u, x> = ((<u, digit[0]> * 128 + <u, digit[1]>) * 128 + ..)
 
-in i32. What is added up on the way may overflow, which does no harm where the result, less the bias of u, fits.
+in i32. What is added up on the way may overflow, which does no harm where the result, less the bias of u, fits. Where
+it doesn't, sums of the first digit are kept apart.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, vec, with_element
 from rlx_mlir.formats.activations import largest_integer
 from rlx_mlir.formats.panels import PanelLayout
 
-from . import UnsupportedByTemplate
 from .target import Target
 
-__all__ = ["BASE_BITS", "DIGITS", "need_room", "split", "store_digits"]
+__all__ = ["BASE_BITS", "DIGITS", "has_room", "split", "store_digits"]
 
 BASE_BITS = 7
 """Bits by which a digit counts more than the next."""
@@ -27,24 +27,24 @@ DIGITS = {8: 1, 15: 2, 22: 3}
 """Digits of an integer by its bits."""
 
 
-def need_room(name: str, layout: PanelLayout, bits: int) -> None:
-    """Raises UnsupportedByTemplate where products of elements that share a scale don't fit in i32."""
+def has_room(layout: PanelLayout, bits: int) -> bool:
+    """Whether sums of products of elements that share a scale fit in i32."""
     magnitude = max((1 << layout.bits) - 1 - layout.bias, layout.bias)
-    elements = min(layout.sub, 32)
-    if magnitude * largest_integer(bits) * elements >= 1 << 31:
-        raise UnsupportedByTemplate(
-            f"{name}: sums of {elements} products of {layout.name} with {bits} bits don't fit in 32"
-        )
+    return magnitude * largest_integer(bits) * min(layout.sub, 32) < 1 << 31
 
 
-def store_digits(em: Emitter, numbers: Value, digits: Value, row: Index, k: Index, count: int) -> None:
-    """Writes the digits of i32 numbers, elements k .. of a row, to digits [rows, count, K] of i8."""
+def store_digits(em: Emitter, numbers: Value, digits: Value, row: Index, k: Index, count: int) -> Value:
+    """Writes the digits of i32 numbers, elements k .. of a row, to digits [rows, count, K] of i8.
+
+    Returns the first digits, i32.
+    """
     narrow = with_element(numbers.type, "i8")
     unused = 32 - BASE_BITS
     for i in reversed(range(count)):
         digit = em.binary("arith.shrsi", numbers << unused, unused) if i else numbers
         em.vstore(em.cast("arith.trunci", digit, narrow), digits, [row, i, k])
-        numbers = em.binary("arith.shrsi", numbers - digit, BASE_BITS)
+        numbers = em.binary("arith.shrsi", numbers - digit, BASE_BITS) if i else numbers
+    return numbers
 
 
 def split(em: Emitter, target: Target, q: Value, digits: Value, rows: tuple[Index, Index], k: int, count: int) -> None:

@@ -17,12 +17,11 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.tuning.cpu import SHARED
 
-from .digits import need_room
 from .gemm_int8 import IntegerProduct
 from .gemm_packed import REGISTER_TILES, TiledPanels
 from .kernel import Accumulators, Product, RowReader, Scratch, write_kernel
 from .panels import find_layout, panel_product
-from .quantized_rows import EXACT_BITS, ExactRows
+from .quantized_rows import ExactRows
 from .registry import Generator
 from .target import Target
 
@@ -34,7 +33,6 @@ NAME = "gemm_digits"
 def gemm_digits(target: Target, product: Product, scheme: str) -> str:
     """The kernel of a product with weights in panels; operands are those of `gemm_panels`, x of f32."""
     layout = find_layout(scheme, product.k)
-    need_room(product.name, layout, EXACT_BITS)
     rows = ExactRows(target, product.k, layout)
     integers = IntegerProduct(target, product, layout, rows)
     floats = TiledPanels(target, product, layout, integers.per_unit)
@@ -81,7 +79,6 @@ def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, s
     product = panel_product(spec, "dequant_matmul")
     if product is None or find_layout(spec.scheme, product.k).dense:
         return None
-    need_room(name, find_layout(spec.scheme, product.k), EXACT_BITS)
     return product, spec.scheme
 
 

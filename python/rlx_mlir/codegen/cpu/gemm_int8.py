@@ -26,7 +26,7 @@ from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
 from .byte_dots import Dot, Dots, by_avx2
-from .digits import BASE_BITS, DIGITS, need_room
+from .digits import BASE_BITS, DIGITS, has_room
 from .gemm_amx import SIDE
 from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
 from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, REGISTER_TILES, panels_per_unit, tile_groups
@@ -92,7 +92,8 @@ def gemm_int8(target: Target, product: Product, scheme: str, bits: int = 8) -> s
         raise UnsupportedByTemplate(
             f"{product.name}: integer products need a block scheme, but the weights are {scheme}"
         )
-    need_room(product.name, layout, bits)
+    if not has_room(layout, bits):
+        raise UnsupportedByTemplate(f"{product.name}: sums of products of {scheme} with {bits} bits don't fit in 32")
     target = _int8_target(target)
     kernel = IntegerProduct(target, product, layout, GivenRows(target, product.k, layout, bits))
     return write_kernel(
@@ -378,16 +379,20 @@ def _multiply(
             result = []
             for r, row in enumerate(rows):
                 starts = [em.zero(ints)] * vectors if before is None else [v << BASE_BITS for v in before[r]]
-                if x.corrections is not None and digit == x.digits - 1:
-                    correction = x.at(em, x.corrections, row, block, part, ints)
+                table = x.corrections if digit == x.digits - 1 else x.heads if digit == 0 else None
+                if table is not None:
+                    correction = x.at(em, table, row, block, part, ints)
                     starts = [correction if before is None else v + correction for v in starts]
                 result.append([dots.begin(start) for start in starts])
             return result
 
         sums: list[list[Value]] | None = None
+        high: list[list[Value]] | None = None
         if not together or x.digits == 1:
             # Digit by digit, in the same registers: the weights' bytes are read for each.
             for digit in range(x.digits):
+                if digit == 1 and x.apart:
+                    high, sums = sums, None
                 running = begun(digit, sums)
                 added([digit], [running])
                 sums = [[dot.finish() for dot in own] for own in running]
@@ -395,7 +400,9 @@ def _multiply(
             # All digits at once, in registers of their own: the weights' bytes are made of planes.
             begun_sums = [begun(digit) for digit in range(x.digits)]
             added(range(x.digits), begun_sums)
-            for running in begun_sums:
+            for digit, running in enumerate(begun_sums):
+                if digit == 1 and x.apart:
+                    high, sums = sums, None
                 last = [[dot.finish() for dot in own] for own in running]
                 sums = (
                     last
@@ -409,12 +416,16 @@ def _multiply(
         scales = [weights.scale(part, v) for v in range(vectors)]
         minima = [weights.minimum(part, v) for v in range(vectors)]
         result: list[list[Value]] = []
-        for row, sums_of, totals in zip(rows, sums, carried, strict=True):
+        for r, (row, sums_of, totals) in enumerate(zip(rows, sums, carried, strict=True)):
             x_scale = x.scale_of(em, row, block, floats)
             shift = x.at(em, x.shifts, row, block, part, floats) if x.shifts is not None else None
             result.append([])
-            for integer, scale, minimum, total in zip(sums_of, scales, minima, totals, strict=True):
-                value = em.cast("arith.sitofp", integer, floats) * scale
+            for v, (integer, scale, minimum, total) in enumerate(zip(sums_of, scales, minima, totals, strict=True)):
+                value = em.cast("arith.sitofp", integer, floats)
+                if high is not None:
+                    first_digit = em.cast("arith.sitofp", high[r][v], floats)
+                    value = target.fma(em, first_digit, em.const(x.weight_of_first, floats), value)
+                value = value * scale
                 total = target.fma(em, value, x_scale, total)
                 if minimum is not None and shift is not None:
                     total = target.fma(em, minimum, shift, total)

@@ -8,7 +8,7 @@ whose products shall be as exact as those of floats (`ExactRows`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec, with_element
@@ -18,7 +18,7 @@ from rlx_mlir.formats.panels import PanelLayout
 
 from .block_quantize import quantized
 from .byte_dots import bias_of, tree
-from .digits import DIGITS, split, store_digits
+from .digits import BASE_BITS, DIGITS, has_room, split, store_digits
 from .kernel import Product, Scratch, row_count
 from .panels import RUN
 from .target import Target
@@ -47,6 +47,8 @@ class QuantizedRows:
         parts: parts of a block that share a scale of the weights.
         corrections: -bias * (the sum of a part's integers), i32 [rows, K / part]; None where there is no bias.
         shifts: scale * that sum, f32 [rows, K / part]; None where weights have no minima.
+        apart: whether sums of the first digit are kept apart, as those of whole integers don't fit in i32.
+        heads: corrections of the first digit then, and `corrections` are those of the others.
     """
 
     bytes: Value
@@ -56,6 +58,13 @@ class QuantizedRows:
     parts: int
     corrections: Value | None
     shifts: Value | None
+    apart: bool = False
+    heads: Value | None = None
+
+    @property
+    def weight_of_first(self) -> float:
+        """What the first digit counts."""
+        return float(1 << BASE_BITS * (self.digits - 1))
 
     def dword(self, em: Emitter, row: Index, k: Index, digit: int, type: str) -> Value:
         """A digit of the elements k .. k + 3 of a row, in every lane."""
@@ -81,6 +90,7 @@ class Tables:
         corrections, shifts: as of `QuantizedRows`.
         scale: f32 [rows, K / 32], of `ExactRows`.
         flags: i32 [rows], of `ExactRows`: 1 where a row can't be quantised.
+        heads: as of `QuantizedRows`.
     """
 
     digits: Value | None
@@ -88,6 +98,7 @@ class Tables:
     shifts: Value | None
     scale: Value | None = None
     flags: Value | None = None
+    heads: Value | None = None
 
 
 class Rows(Protocol):
@@ -220,7 +231,14 @@ class ExactRows(_Base):
         rows = em.imin(row_count(em, operand), ROW_BLOCK)
         own = self.tables(em, rows, DIGITS[self.bits], scratch)
         scale = scratch.take([rows, self.k // RUN], "f32")
-        return Tables(own.digits, own.corrections, own.shifts, scale, scratch.take([rows], "i32"))
+        flags = scratch.take([rows], "i32")
+        biased = own.corrections is not None and self._apart
+        heads = scratch.take([rows, self.k // self.part], "i32") if biased else None
+        return replace(own, scale=scale, flags=flags, heads=heads)
+
+    @property
+    def _apart(self) -> bool:
+        return not has_room(self.layout, self.bits)
 
     def read(self, em: Emitter, operands: list[Value], memory: Tables, first: Index, count: Index) -> QuantizedRows:
         """The rows, quantised."""
@@ -235,15 +253,34 @@ class ExactRows(_Base):
                 start = block.iv * RUN
                 scale, largest, numbers = quantized(em, self.target, x, row.iv + first, start, self.bits)
                 em.store(scale, memory.scale, [row.iv, block.iv])
-                for i, number in enumerate(numbers):
+                firsts = [
                     store_digits(em, number, memory.digits, row.iv, start + i * lanes, digits)
+                    for i, number in enumerate(numbers)
+                ]
                 each = len(numbers) // self.parts
                 for part in range(self.parts):
-                    total = em.reduce("add", tree(numbers[part * each : (part + 1) * each]))
-                    self.add(em, memory, total, scale, [row.iv, block.iv * self.parts + part])
+                    own, at = slice(part * each, (part + 1) * each), [row.iv, block.iv * self.parts + part]
+                    total = em.reduce("add", tree(numbers[own]))
+                    self.add(em, memory, total, scale, at)
+                    if memory.heads is not None and memory.corrections is not None:
+                        bias = bias_of(self.target, self.layout)
+                        head = em.reduce("add", tree(firsts[own]))
+                        em.store(head * -bias, memory.heads, at)
+                        rest = total - (head << BASE_BITS * (digits - 1))
+                        em.store(rest * -bias, memory.corrections, at)
                 block.yield_(em.maximumf(block.carry, largest))
             size = block.result
             # Also of NaN: it is no ordered number.
             fits = em.cmpf("olt", size, float("inf")) & (em.cmpf("oge", size, SMALLEST) | em.cmpf("oeq", size, 0.0))
             em.store(em.select(fits, em.const(0, "i32"), 1), memory.flags, [row.iv])
-        return QuantizedRows(memory.digits, digits, memory.scale, 0, self.parts, memory.corrections, memory.shifts)
+        return QuantizedRows(
+            memory.digits,
+            digits,
+            memory.scale,
+            0,
+            self.parts,
+            memory.corrections,
+            memory.shifts,
+            self._apart,
+            memory.heads,
+        )
