@@ -24,6 +24,7 @@ CLASSES = (
     "solve",
     "fft",
     "grouped",
+    "loss",
 )
 
 #: Those whose templates know complex numbers.

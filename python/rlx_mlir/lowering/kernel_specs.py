@@ -26,6 +26,7 @@ from rlx_mlir.codegen.specs import (
     FftSpec,
     GatherSpec,
     GroupedSpec,
+    LossSpec,
     MoveSpec,
     NormSpec,
     ProductSpec,
@@ -613,6 +614,12 @@ def read_solve(name: str, kernel: ir.AnyOp) -> SolveSpec:
     return SolveSpec(*_plain_operation(name, kernel))
 
 
+def read_loss(name: str, kernel: ir.AnyOp) -> LossSpec:
+    """A kernel of class loss: cross entropy, or with a third operand its gradient."""
+    logits, labels, *d_loss, result, order = _plain_operation(name, kernel)
+    return LossSpec(logits, labels, d_loss[0] if d_loss else None, result, order)
+
+
 def read_grouped(name: str, kernel: ir.AnyOp) -> GroupedSpec:
     """A kernel of class grouped."""
     return GroupedSpec(*_plain_operation(name, kernel))
@@ -691,6 +698,7 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "scan": read_scan,
     "norm": read_norm,
     "solve": read_solve,
+    "loss": read_loss,
     "fft": read_fft,
     "grouped": read_grouped,
     "q_matmul": read_q_matmul,

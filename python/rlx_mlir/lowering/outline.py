@@ -47,7 +47,7 @@ from rlx_mlir.semantics.function import symbols_in, viewed
 CLASS = "mir.kernel"
 
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
-_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "fft", "grouped", "q_matmul")
+_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "fft", "grouped", "q_matmul", "loss")
 
 #: What templates for rows combine the elements of a row by.
 _ROW_SUMS = ("sum", "mean", "max", "min", "prod")
@@ -405,6 +405,8 @@ def _single_class(view: ir.AnyOp) -> str:
         return "fft"
     if isinstance(view, mir.GroupedMatmulOp):
         return "grouped"
+    if isinstance(view, mir.SoftmaxCrossEntropyWithLogitsOp | mir.SoftmaxCrossEntropyBackwardOp):
+        return "loss"
     if isinstance(view, mir.QMatmulOp):
         return "q_matmul"
     if isinstance(view, mir.ReduceOp):

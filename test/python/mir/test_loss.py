@@ -12,6 +12,7 @@ from linalg_harness import FLOATS, case, check, dyn, normal, word
 
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.dialects import mir
+from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError
 from rlx_mlir.mir import REFERENCES
 
@@ -77,6 +78,36 @@ def test_with_symbols() -> None:
         gradient=p.m.softmax_cross_entropy_backward(logits, labels, d),
     )
     check_program(p, [{"n": n, "c": c} for n, c in ((3, 5), (0, 4), (1, 1), (7, 500))], threads=2)
+
+
+@pytest.mark.parametrize("element", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("features", ["", "+sse4.2,+avx2,+fma,+f16c"])
+def test_template(element: str, features: str) -> None:
+    """Numbers of classes around vectors and blocks of sums, rows that aren't finite, labels beyond both ends."""
+    dtype = DTYPES[element]
+    for classes, labels in ((1, "i64"), (17, "i32"), (64, "i32"), (65, "i64"), (2111, "i32")):
+        module = GraphModule.mir("loss")
+        x, label = module.input("x", ["n", classes], element), module.input("l", ["n"], labels)
+        d = module.input("d", ["n"], element)
+        module.set_outputs(
+            {
+                "loss": module.softmax_cross_entropy_with_logits(x, label),
+                "gradient": module.softmax_cross_entropy_backward(x, label, d),
+            }
+        )
+        executable = compile_fresh(module, features=features)
+        assert set(executable.artifact.templates.values()) == {"cross_entropy"}
+        rows = normal(7, classes, scale=3).astype(dtype)
+        rows[0] += dtype.type(80)
+        rows[1, 0], rows[2, classes // 2], rows[3, -1], rows[4] = -np.inf, np.inf, np.nan, -np.inf
+        chosen = np.array([0, classes, 3, -5, classes - 1, classes // 2, 40], DTYPES[labels])
+        for count in (0, 1, 7):
+            given = {"x": rows[:count], "l": chosen[:count], "d": normal(7, seed=2).astype(dtype)[:count]}
+            want = interpret(module, given)
+            tolerance = {"f32": 2e-6, "f16": 1e-3, "bf16": 8e-3}[element]
+            for name, found in executable.run(given).items():
+                expected = want[name].astype(np.float64)
+                np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_there_is_a_class_for_rows() -> None:

@@ -45,7 +45,6 @@ GENERIC = frozenset(
         *("conv_transpose2d", "conv2d_backward_input", "conv2d_backward_weight"),
         *("group_norm", "group_norm_backward_input", "group_norm_backward_gamma"),
         *("dot_general", "scatter_add", "dequant_grouped_matmul", "dequant_moe_weights"),
-        *("softmax_cross_entropy_with_logits", "softmax_cross_entropy_backward"),
         *("complex", "real", "imag", "conjugate", "complex_norm_sq", "complex_norm_sq_backward"),
         *("fft", "selective_scan", "gaussian_splat_prepare", "gaussian_splat_rasterize"),
         "gaussian_splat_render_backward",

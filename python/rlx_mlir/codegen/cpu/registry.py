@@ -47,6 +47,7 @@ MODULES = (
     "conv2d",
     "norm",
     "solve",
+    "cross_entropy",
     "fft",
     "grouped",
     "transpose",

@@ -90,6 +90,18 @@ class SolveSpec:
 
 
 @dataclass(frozen=True)
+class LossSpec:
+    """Cross entropy after outlining: logits [n, c], labels [n] and result [n], or with d_loss [n], its gradient by the
+    logits, [n, c], as memref types."""
+
+    logits: str
+    labels: str
+    d_loss: str | None
+    result: str
+    operand_order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class FftPart:
     """A result of a transform of real rows, of memref type `out`: `length` parts of its numbers from `start` on."""
 
