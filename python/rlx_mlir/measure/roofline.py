@@ -28,7 +28,7 @@ UNITS = 64
 STEPS = 20_000
 #: Bytes that the reading kernel reads where nothing else is said: more than most last-level caches hold.
 WORKING_SET = 256 << 20
-_LEAST_WORKING_SET = 1 << 20
+_LEAST_WORKING_SET, _MOST_WORKING_SET = 1 << 20, 1 << 30
 #: Bytes that one measurement reads at least, over and over.
 _LEAST_READ = 64 << 20
 
@@ -170,9 +170,12 @@ def measure(threads: int | None = None, working_set: int = WORKING_SET, rounds: 
 
 
 def rounded_set(count: int) -> int:
-    """Bytes of a working set, in steps of 16 MiB: the machine is measured once for sizes that differ little."""
+    """Bytes of a working set, in steps of 16 MiB: the machine is measured once for sizes that differ little.
+
+    No more than 1 GiB, which no cache holds: the weights of a large model may leave no room for as many bytes again.
+    """
     step = 16 << 20
-    return -(-count // step) * step
+    return min(-(-count // step) * step, _MOST_WORKING_SET)
 
 
 def accumulators(target: Target) -> int:
