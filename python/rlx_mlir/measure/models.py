@@ -124,7 +124,10 @@ class LlamaCpp:
 
 
 class OpenVino:
-    """OpenVINO GenAI, which reads GGUF files itself, with its own defaults: weights as they are, a cache of 8 bits."""
+    """OpenVINO GenAI, which reads GGUF files itself, with its own defaults, such as a cache of keys of 8 bits.
+
+    It keeps what it computed of prompts, and takes over the beginnings that others have in common with them.
+    """
 
     def __init__(self, setting: Setting) -> None:
         import openvino
@@ -132,6 +135,7 @@ class OpenVino:
 
         self._tensor, self._genai = openvino.Tensor, openvino_genai
         self._pipeline = openvino_genai.LLMPipeline(setting.path, "CPU", INFERENCE_NUM_THREADS=setting.threads)
+        self._prompts = 0
 
     def _generate(self, ids: Sequence[int], count: int) -> Any:
         row = np.array([ids], np.int64)
@@ -141,13 +145,15 @@ class OpenVino:
         return self._pipeline.generate(inputs, config)
 
     def prefill(self, ids: Sequence[int]) -> float:
-        """As `Implementation` says."""
+        """As `Implementation` says: no prompt begins as one before did."""
+        self._prompts += 1
+        changed = [self._prompts, *ids[1:]]
         begin = time.perf_counter()
-        self._generate(ids, 1)
+        self._generate(changed, 1)
         return len(ids) / (time.perf_counter() - begin)
 
     def decode(self, ids: Sequence[int], steps: int) -> float:
-        """As `Implementation` says; the prompt is processed at each call."""
+        """As `Implementation` says."""
         milliseconds = self._generate(ids, steps + 1).perf_metrics.get_tpot().mean
         return 1e3 / float(milliseconds)
 

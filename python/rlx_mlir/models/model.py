@@ -35,6 +35,7 @@ from .ahead import Ahead
 from .chat import ChatTemplate
 from .compiled import compiled_folder
 from .config import ModelConfig, check_context
+from .decode_threads import decode_threads
 from .generation import Generation, Stats, StopStrings, peak_rss
 from .hub import resolve
 from .sampling import Sampler
@@ -108,7 +109,8 @@ def load_model(
         path_or_name: a .gguf file, or a name that `rlx_mlir.models.hub` knows, which is fetched if need be; or a folder
             that ``rlx compile MODEL -o FOLDER`` wrote, whose programs run with the options they were compiled with.
             Programs are code: load folders of those alone whom you trust.
-        threads: of the compiled code; None for as many as the process may use.
+        threads: of the compiled code; None for as many as the process may use, but to decode no more than it takes to
+            read the weights of a large model, which is measured once for a machine, see docs/performance.md.
         activations: ``int8`` quantises what is multiplied by quantised weights, block by block; ``exact`` computes
             with decoded weights in f32.
         context: positions that can be used, at most the model's own; by default that, but not more than 2048.
@@ -175,12 +177,14 @@ def load_model(
         ranks=ranks,
         context=context,
         chunk=chunk,
-        threads=threads,
         activations=activations,
         target=target,
         time_limit=time_limit,
         cache=cache,
     )
+    team = dict.fromkeys(decoder.PROGRAMS, threads)
+    if threads is None and target == "cpu":
+        team["decode"] = decode_threads(config.read_bytes, activations, cache=cache)
     # Rows of the table without a token can't be chosen, which a GPU doesn't know.
     padded = _vocabulary_size(file, config) < config.vocab
     on_gpu = target == "cuda" and not padded and folder is None
@@ -188,8 +192,8 @@ def load_model(
 
     def compiled(program: str) -> Executable:
         if folder is not None:
-            return cast("Executable", folder.load(program, threads))
-        return compile_one(program, candidates=candidates.get(program, 0))
+            return cast("Executable", folder.load(program, team[program]))
+        return compile_one(program, threads=team[program], candidates=candidates.get(program, 0))
 
     # Most of a compilation is LLVM's, which doesn't hold Python's lock.
     # Threads have contexts of their own, without the caller's budgets.
@@ -511,7 +515,12 @@ class Model:
 
     @property
     def threads(self) -> int | None:
-        """Threads of the compiled code, where it says."""
+        """Threads of the compiled code, where it says: those of prompts."""
+        return getattr(self._prefill, "threads", None)
+
+    @property
+    def decode_threads(self) -> int | None:
+        """Threads that decode, where the code says: fewer where more wouldn't read the weights faster."""
         return getattr(self._decode, "threads", None)
 
     @property

@@ -289,6 +289,7 @@ def generate(
             "prompt_tokens": len(generation.prompt_ids),
             "finish_reason": generation.finish_reason,
             "stats": generation.stats.to_dict(),
+            "threads": {"prompt": loaded.threads, "decode": loaded.decode_threads},
         }
         if stats:
             from rlx_mlir.measure.summary import summarize
@@ -308,6 +309,7 @@ def generate(
         typer.echo(
             f"prompt {done.prompt_tokens} tokens, {done.prompt_rate:.1f}/s; "
             f"generated {done.generated_tokens} tokens, {done.decode_rate:.1f}/s ({generation.finish_reason}); "
+            f"threads {loaded.threads}, to decode {loaded.decode_threads}; "
             f"load {done.load_seconds:.2f} s, compile {done.compile_seconds:.2f} s, "
             f"peak memory {done.peak_rss / 1e6:.0f} MB",
             err=True,
