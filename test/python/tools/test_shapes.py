@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +24,12 @@ from rlx_mlir.models.model import load_model
 TINY = Shape("tiny", 4, 256, 512, 4, 2, 300, "q4_k_m", context=512)
 
 
-def _said(text: str) -> None:
-    """What is said isn't looked at."""
+@pytest.fixture(scope="module", autouse=True)
+def _few_blocks() -> Iterator[None]:
+    """Matrices of some thousand elements needn't be drawn from millions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes, "_POOL", 1 << 17)
+        yield
 
 
 @pytest.fixture(scope="module")
