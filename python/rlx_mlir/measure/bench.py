@@ -250,20 +250,22 @@ class _Case:
 
 
 def _cases(request: Request, model: Model, counted: ModelWork) -> Iterator[_Case]:
-    ids = partial(sample_ids, vocab=min(model.config.vocab, model.texts))
+    vocab = min(model.config.vocab, model.texts)
     for length in request.prompts:
-        yield _Case(
-            f"prefill {length}", counted.prompt(length), length, lambda one, prompt=ids(length): one.prefill(prompt)
-        )
-    if not request.decode:
-        return
-    for before in (_DECODE_PROMPT, *request.contexts):
-        yield _Case(
-            "decode" if before == _DECODE_PROMPT else f"decode at {before}",
-            counted.decode(before + request.decode // 2),
-            1,
-            lambda one, prompt=ids(before): one.decode(prompt, request.decode),
-        )
+        rate = partial(_prefill, ids=sample_ids(length, vocab))
+        yield _Case(f"prefill {length}", counted.prompt(length), length, rate)
+    for before in (_DECODE_PROMPT, *request.contexts) if request.decode else ():
+        what = "decode" if before == _DECODE_PROMPT else f"decode at {before}"
+        steps = partial(_decode, ids=sample_ids(before, vocab), steps=request.decode)
+        yield _Case(what, counted.decode(before + request.decode // 2), 1, steps)
+
+
+def _prefill(implementation: Implementation, ids: list[int]) -> float:
+    return implementation.prefill(ids)
+
+
+def _decode(implementation: Implementation, ids: list[int], steps: int) -> float:
+    return implementation.decode(ids, steps)
 
 
 def _model(request: Request, rivals: Sequence[Rival], say: Say) -> Iterator[Row]:

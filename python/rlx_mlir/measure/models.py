@@ -52,9 +52,7 @@ Load = Callable[[Setting], Implementation]
 class Ours:
     """rlx-mlir: what `Model.generate` runs, with greedy choices."""
 
-    def __init__(
-        self, setting: Setting, activations: str = "int8", device: str = "cpu", kv_dtype: str = "f32"
-    ) -> None:
+    def __init__(self, setting: Setting, activations: str = "int8", device: str = "cpu", kv_dtype: str = "f32") -> None:
         import rlx_mlir as rlx
         from rlx_mlir.models.model import _Session
 

@@ -2,8 +2,8 @@
 """Other implementations: of the workloads numpy, torch, onnxruntime, jax and IREE, each as its users would write it; of
 whole models llama.cpp and OpenVINO (`measure.models`).
 
-Of workloads, everybody takes arrays of numpy and gives one in each call, as ours does; weights are bound before. Nothing is
-installed: a rival that can't be imported says how to get it.
+Of workloads, everybody takes arrays of numpy and gives one in each call, as ours does; weights are bound before.
+Nothing is installed: a rival that can't be imported says how to get it.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def _tool(name: str, package: str) -> str:
     folders = [Path(sys.executable).parent, Path(sysconfig.get_path("scripts")), Path(sys.prefix) / "bin"]
     try:
         own = metadata.distribution(package)
-        folders = [Path(own.locate_file(file)).parent for file in own.files or () if file.name == name] + folders
+        folders = [Path(str(own.locate_file(file))).parent for file in own.files or () if file.name == name] + folders
     except metadata.PackageNotFoundError:  # it may have been put there otherwise
         pass
     return next((str(folder / name) for folder in folders if (folder / name).is_file()), name)

@@ -241,7 +241,10 @@ def _kernel(
     """A kernel whose unit number i writes `unit(em, x, i, parts)`, a scalar, to out[i]; `scratch` takes the parts."""
     em = Emitter()
     more = [("begin", "index"), ("end", "index"), ("scratch", "memref<?xi8>")]
-    with em.func(f"{name}.body", [*_BUFFERS, *more]) as (x, out, begin, end, own), em.loop(begin, end, hint="unit") as u:
+    with (
+        em.func(f"{name}.body", [*_BUFFERS, *more]) as (x, out, begin, end, own),
+        em.loop(begin, end, hint="unit") as u,
+    ):
         em.store(unit(em, x, u.iv, Scratch(em, own)), out, [u.iv])
     with em.func(f"{name}.units", _BUFFERS, ["index"]) as (_, out):
         em.return_([em.index(em.dim(out, 0))])
@@ -278,7 +281,7 @@ def _arithmetic(name: str, target: Target, *, integer: bool) -> str:
         name = f"llvm.x86.avx512.vpdpbusd.{target.vector_bits}" if target.vnni else "llvm.aarch64.neon.sdot.v4i32.v16i8"
         return em.intrinsic(name, [total, a, b], kind)
 
-    def unit(em: Emitter, x: Value, _: Index, parts: Scratch) -> Value:
+    def unit(em: Emitter, x: Value, _: Index, scratch: Scratch) -> Value:
         # From memory, so that nothing can be computed before it runs.
         a = em.vload(x, [0], target.vector("f32")) * 0.75
         b = em.vload(x, [64], target.vector("f32"))
@@ -328,7 +331,7 @@ def _read(target: Target) -> str:
     """Sums of chunks: one load and one addition for each vector."""
     lanes, ways = target.lanes("f32"), 8
 
-    def unit(em: Emitter, x: Value, number: Index, parts: Scratch) -> Value:
+    def unit(em: Emitter, x: Value, number: Index, _: Scratch) -> Value:
         first = number * CHUNK
         zeros = [em.zero(target.vector("f32")) for _ in range(ways)]
         with em.loop(first, first + CHUNK, lanes * ways, carry=zeros) as loop:

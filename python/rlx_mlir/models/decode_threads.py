@@ -126,9 +126,7 @@ def measured_rates(activations: str, counts: Sequence[int]) -> dict[int, float]:
     return {count: size / min(own) for count, own in seconds.items()}
 
 
-def _product(
-    activations: str, threads: int, weights: np.ndarray, shared: dict[str, Prepared]
-) -> Callable[[], object]:
+def _product(activations: str, threads: int, weights: np.ndarray, shared: dict[str, Prepared]) -> Callable[[], object]:
     """A call of the product by so many threads."""
     from rlx_mlir.compiler import compile_cached
     from rlx_mlir.hir import GraphModule

@@ -182,7 +182,7 @@ def load_model(
         time_limit=time_limit,
         cache=cache,
     )
-    team = dict.fromkeys(decoder.PROGRAMS, threads)
+    team: dict[str, int | None] = dict.fromkeys(decoder.PROGRAMS, threads)
     if threads is None and target == "cpu":
         team["decode"] = decode_threads(config.read_bytes, activations, cache=cache)
     # Rows of the table without a token can't be chosen, which a GPU doesn't know.

@@ -42,9 +42,7 @@ def bench(
         str,
         typer.Option(help="A model of random weights: a size, 1b, 7b or 8b, and a mix, q4_0, q4_k_m or q8_0: 7b-q4_0."),
     ] = "",
-    layers: Annotated[
-        int | None, typer.Option(min=1, help="Of --shape, in place of all.", show_default=False)
-    ] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="Of --shape, in place of all.", show_default=False)] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Where the file of --shape is kept; by default the cache.", show_default=False)
     ] = None,

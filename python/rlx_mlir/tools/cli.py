@@ -116,6 +116,8 @@ app.command(
     epilog=example(
         "rlx bench --kernels gemm,attention --vs torch,onnxruntime",
         "rlx bench --model smollm2 --vs llama.cpp --threads 1,2 --prompt 128",
+        "rlx bench --shape 7b-q4_0 --vs llama.cpp,openvino",
+        "rlx bench --shape 1b-q4_k_m --context 8192 --kv-cache f16 --vs llama.cpp,llama.cpp-q8_0",
         "rlx bench --model smollm2 --device cuda",
     )
 )(bench.bench)

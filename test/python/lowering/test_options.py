@@ -305,7 +305,9 @@ def _lines() -> Iterator[Any]:
 @pytest.mark.quick(3)
 def test_command_line(line: str, made: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_DEBUG", "")
-    monkeypatch.setitem(shapes.SIZES, "1b", shapes.Shape("1b", 2, 256, 256, 4, 2, 300, ""))  # in place of hundreds of MB
+    monkeypatch.setitem(
+        shapes.SIZES, "1b", shapes.Shape("1b", 2, 256, 256, 4, 2, 300, "")
+    )  # in place of hundreds of MB
     if line.startswith(("cache", "models")):  # the others share what is compiled
         monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     words = [word.format(**made, out=tmp_path / "out") for word in line.split()]

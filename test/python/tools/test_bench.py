@@ -77,7 +77,7 @@ def test_names() -> None:
     assert workloads.chosen(["rms", "soft"]) == ["rms_norm-128x576", "softmax-128x1024"]
     with pytest.raises(InputError, match="no workload's name begins with 'conv': there are gemm-1x1536x576"):
         workloads.chosen(["conv"])
-    with pytest.raises(InputError, match=r"'vs' expects some of llama.cpp, torch, .*, but got 'tvm'"):
+    with pytest.raises(InputError, match=r"'vs' expects some of llama.cpp, .*, numpy, but got 'tvm'"):
         rivals.rivals_of("numpy,tvm")
 
 

@@ -62,7 +62,9 @@ def test_types_are_those_of_a_mix(tiny: Path) -> None:
     assert tied["token_embd.weight"][0] == "q6_k"
     assert "output.weight" not in tied
     assert tied["blk.3.attn_v.weight"][0] == "q4_0"
-    sensitive = [layer for layer in range(16) if named("1b-q4_k_m").matrices()[f"blk.{layer}.attn_v.weight"][0] == "q6_k"]
+    sensitive = [
+        layer for layer in range(16) if named("1b-q4_k_m").matrices()[f"blk.{layer}.attn_v.weight"][0] == "q6_k"
+    ]
     assert sensitive == [0, 1, 4, 7, 10, 13, 14, 15]
 
 
@@ -78,7 +80,9 @@ def test_elements_are_normal(tiny: Path) -> None:
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_it_runs(mix: str, tmp_path: Path) -> None:
-    model = load_model(write_shape(tmp_path / "m.gguf", replace(TINY, mix=mix, tied=mix == "q4_0")), context=64, chunk=16)
+    model = load_model(
+        write_shape(tmp_path / "m.gguf", replace(TINY, mix=mix, tied=mix == "q4_0")), context=64, chunk=16
+    )
     logits = model.logits(list(range(3, 23)))
     assert np.isfinite(logits).all()
     assert 0.1 < logits.std() < 10
@@ -115,7 +119,7 @@ def test_names() -> None:
     for layers in (0, 17):
         with pytest.raises(InputError, match=rf"'layers' must be from 1 to those of 1b-q4_0, 16, but is {layers}"):
             named("1b-q4_0", layers)
-    with pytest.raises(UnsupportedError, match="'8x1b-q4_k_m' is a mixture of experts: .* can't be read yet"):
+    with pytest.raises(UnsupportedError, match=r"'8x1b-q4_k_m' is a mixture of experts: .* can't be read yet"):
         named("8x1b-q4_k_m")
 
 
@@ -163,6 +167,21 @@ def test_pieces_that_do_not_fit(tmp_path: Path) -> None:
     assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
     with pytest.raises(InputError, match=r"tensor 'w', q4_0 \[2, 32\], has 36 bytes, but 18 are given"):
         write_gguf(tmp_path / "c.gguf", {}, {"w": ("q4_0", iter([rows[:1]]), (2, 32))})
+
+
+def test_figures(fresh_cache: Path) -> None:
+    """The line that the log of a change has: it says what was measured, and that one round is too few."""
+    import figures
+
+    found = figures.figures(replace(TINY, layers=1), threads=1, rounds=1, prompts=(4,))
+    assert list(found["figures"]) == ["prefill 4", "decode"]
+    for own in found["figures"].values():
+        assert own["tokens_per_second"] > 0
+        assert own["share"] > 0
+        assert own["of"] in ("memory", "arithmetic")
+        assert own["noise"] == "1 rounds are fewer than 3"
+    assert json.loads(json.dumps(found))["layers"] == 1
+    assert (fresh_cache / "shapes" / "tiny.gguf").exists()
 
 
 def test_bench_of_a_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
