@@ -31,6 +31,7 @@ __all__ = [
     "open_output",
     "open_regular",
     "read_small",
+    "whole_file",
     "write_atomically",
     "write_output",
 ]
@@ -188,6 +189,17 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = False) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A name beside a file's to write it under: it gets its own once it is complete, and nothing is left otherwise."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{_PART}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

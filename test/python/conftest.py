@@ -81,6 +81,7 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (folder / "models").symlink_to(hub.cache_dir() / "models")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RLX_CACHE_DIR", str(folder))
+        patch.setenv("RLX_DECODE_THREADS", "all")  # Nothing of a test depends on what is measured of the machine.
         patch.setenv("RLX_VERIFY", "1")  # Every compilation of a test checks the contract of every stage.
         yield folder
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import decode, encode, get_format
-from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
+from rlx_mlir.frontends.gguf import GGUFFile, Tensor, write_gguf
 from rlx_mlir.models.adapter import read_adapter
 from rlx_mlir.models.config import WEIGHT_TYPES, ModelConfig
+from rlx_mlir.paths import whole_file
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def merge_adapter(
     file = GGUFFile(model)
     config = ModelConfig.from_gguf(file)
     added = read_adapter(adapter, config)
-    tensors: dict[str, np.ndarray | tuple[str, np.ndarray, tuple[int, ...]]] = {}
+    tensors: dict[str, Tensor] = {}
     found = []
     for name, info in file.tensors.items():
         product = name.removesuffix(".weight")
@@ -80,12 +81,8 @@ def merge_adapter(
         stored = decode(own, rows, info.k) if dense is None else rows.view(dense).astype(np.float32)
         found.append(Merged(name, own, _size(change), _size(stored - wanted)))
     metadata = {key: file.metadata.typed(key) for key in file.metadata}
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with whole_file(target) as temporary:
         write_gguf(temporary, metadata, tensors, version=file.version)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
     return found
 
 

@@ -13,7 +13,7 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -598,10 +598,14 @@ class GGUFFile:
         return texts
 
 
+#: What `write_gguf` takes as a tensor.
+Tensor = np.ndarray | tuple[str, np.ndarray | Iterable[np.ndarray], Sequence[int]]
+
+
 def write_gguf(
     path: str | os.PathLike[str],
     metadata: Mapping[str, Any],
-    tensors: Mapping[str, np.ndarray | tuple[str, np.ndarray, Sequence[int]]],
+    tensors: Mapping[str, Tensor],
     *,
     version: int = 3,
 ) -> Path:
@@ -611,36 +615,46 @@ def write_gguf(
         path: where to.
         metadata: ``bool``, ``str``, ``int`` (u32, or i32/i64/u64 where the value needs it), ``float`` (f32), numpy
             scalars and 1-D arrays of any GGUF type (as they are), lists of ``str``. ``general.alignment`` is honoured.
-        tensors: arrays of f32, f16, bf16, f64 or integers; or (format name, uint8 rows, shape innermost last).
+        tensors: arrays of f32, f16, bf16, f64 or integers; or (format name, uint8 rows, shape innermost last), where
+            the rows may come in pieces, each asked for when the one before is written.
         version: 2 or 3, which are laid out alike.
 
-    Returns the path. Raises InputError for values that have no GGUF type and rows that do not fit their format.
+    Returns the path. Raises InputError for values that have no GGUF type and rows that do not fit their format; where
+    these come in pieces, only after some of the file is written.
     """
     alignment = int(metadata.get("general.alignment", DEFAULT_ALIGNMENT))
     header = bytearray(MAGIC + struct.pack("<IQQ", version, len(tensors), len(metadata)))
     for key, value in metadata.items():
         header += _string(key) + _encode_value(key, value)
-    arrays: list[np.ndarray] = []
+    places: list[tuple[str, int, Iterable[np.ndarray]]] = []
     offset = 0
     for name, tensor in tensors.items():
         format_name, data, shape = tensor if isinstance(tensor, tuple) else _dense_tensor(name, tensor)
         fmt = get_format(format_name)
         expected = math.prod(shape[:-1]) * fmt.row_bytes(shape[-1] if len(shape) else 1)
-        if data.nbytes != expected:
-            raise InputError(
-                f"tensor '{name}', {fmt.name} {list(shape)}, has {expected} bytes, but {data.nbytes} are given"
-            )
+        what = f"tensor '{name}', {fmt.name} {list(shape)}"
+        if isinstance(data, np.ndarray):
+            _check_size(what, expected, data.nbytes)
+            data = (data,)
         header += _string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), fmt.type_id, offset)
-        arrays.append(data)
+        places.append((what, expected, data))
         offset += expected + -expected % alignment
     header += bytes(-len(header) % alignment)
     target = Path(path)
     with target.open("wb") as file:
         file.write(header)
-        for data in arrays:
-            file.write(np.ascontiguousarray(data).tobytes())
-            file.write(bytes(-data.nbytes % alignment))
+        for what, expected, pieces in places:
+            given = 0
+            for piece in pieces:
+                given += file.write(np.ascontiguousarray(piece).tobytes())
+            _check_size(what, expected, given)
+            file.write(bytes(-expected % alignment))
     return target
+
+
+def _check_size(what: str, expected: int, given: int) -> None:
+    if given != expected:
+        raise InputError(f"{what}, has {expected} bytes, but {given} are given")
 
 
 def _string(text: str) -> bytes:
@@ -678,4 +692,4 @@ def _encode_value(key: str, value: Any) -> bytes:
     raise InputError(f"metadata '{key}' has a value of {type(value).__name__}, for which GGUF has no type")
 
 
-__all__ = ["DEFAULT_ALIGNMENT", "GGUFFile", "Metadata", "TensorInfo", "write_gguf"]
+__all__ = ["DEFAULT_ALIGNMENT", "GGUFFile", "Metadata", "Tensor", "TensorInfo", "write_gguf"]

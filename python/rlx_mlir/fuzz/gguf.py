@@ -280,9 +280,9 @@ def mutate(data: bytes, rng: np.random.Generator, length: int) -> tuple[bytes, i
 def _vocabulary(kind: str) -> dict[str, object]:
     """Metadata of a vocabulary of 300 tokens."""
     if kind == "gpt2":
-        from rlx_mlir.models.tokenizer import _byte_alphabet
+        from rlx_mlir.models.tokenizer import byte_alphabet
 
-        tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *_byte_alphabet(), "<|eom_id|>"]
+        tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *byte_alphabet(), "<|eom_id|>"]
         more = {"tokenizer.ggml.merges": ["t h", "th e", "Ġ the"], "tokenizer.ggml.pre": "smollm"}
         tokens += ["th", "the", "Ġthe"]
         types = [3] * 3 + [1] * (len(tokens) - 3)

@@ -17,11 +17,21 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rlx_mlir.compiler import CompileOptions
+from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.measure.models import Implementation, Ours, Setting
+from rlx_mlir.measure.profile import sample_ids
 from rlx_mlir.measure.rivals import RIVALS, Rival, check
+from rlx_mlir.measure.roofline import rounded_set
+from rlx_mlir.measure.summary import ModelWork, least_seconds, total
 from rlx_mlir.measure.timing import Series, compare, interleave, seconds_per_call, versions
+from rlx_mlir.measure.work import ModuleWork, Work
 from rlx_mlir.measure.workloads import WORKLOADS, Workload
+from rlx_mlir.models.config import ModelConfig, check_context
+from rlx_mlir.models.hub import resolve
 
 if TYPE_CHECKING:
+    from rlx_mlir.models.model import Model
     from rlx_mlir.runtime.cuda import CudaExecutable
 
 #: Said of progress: a few words.
@@ -41,8 +51,10 @@ class Request:
         vs: names of rivals.
         model: a file, or the name of a known model; empty for workloads.
         kernels: names of workloads.
-        prompts: lengths of prompts; decode: steps after a short one.
-        activations: of our model.
+        prompts: lengths of prompts.
+        decode: steps after a short prompt, and after each of `contexts`: tokens that are in the cache already.
+        activations: of our model, one after the other.
+        kv_dtype: of our model's cache.
         rounds: of everything in turns.
         floor: seconds that one measurement of a workload takes at least.
         device: what runs ours: cpu or cuda.
@@ -54,10 +66,18 @@ class Request:
     kernels: tuple[str, ...] = ()
     prompts: tuple[int, ...] = (16, 128, 512)
     decode: int = 48
+    contexts: tuple[int, ...] = ()
     activations: tuple[str, ...] = ("int8",)
+    kv_dtype: str = "f32"
     rounds: int = 5
     floor: float = 0.02
     device: str = "cpu"
+
+    @property
+    def positions(self) -> int:
+        """That a model's cache needs."""
+        before = max((_DECODE_PROMPT, *self.contexts)) + 1 if self.decode else 1
+        return max((*self.prompts, before + self.decode))
 
     def to_json(self) -> str:
         """The request as text."""
@@ -120,9 +140,6 @@ def run(request: Request, say: Say) -> Iterator[Row]:
 
 def _workload(workload: Workload, rivals: Sequence[Rival], request: Request) -> Iterator[Row]:
     import rlx_mlir as rlx
-    from rlx_mlir.compiler import CompileOptions
-    from rlx_mlir.measure.summary import least_seconds
-    from rlx_mlir.measure.work import ModuleWork, Work
 
     graph = workload.build()
     executable = rlx.compile(graph, threads=request.threads, target=request.device)
@@ -197,12 +214,14 @@ def _scaled(series: Series, factor: float) -> dict[str, object]:
 def _against(
     own: Row, ours: Series, others: Mapping[str, Series], factor: float, *, higher_is_better: bool
 ) -> Iterator[Row]:
-    """A row for each rival; one row of ours alone where there is none."""
+    """A row for each rival, with its share of the limits of our work; one row of ours alone where there is none."""
     if not others:
         yield {**own, "vs": None, "noise": ours.noise}
     for name, series in others.items():
         found = compare(ours, series, higher_is_better=higher_is_better)
-        yield {**own, "vs": name, "theirs": _scaled(series, factor), **found.to_dict()}
+        times = series.median / ours.median if higher_is_better else ours.median / series.median
+        theirs = {"theirs": _scaled(series, factor), "their_roofline": own["roofline"] * times}
+        yield {**own, "vs": name, **theirs, **found.to_dict()}
 
 
 def _failure(what: str, threads: int, rival: str, error: Exception) -> Row:
@@ -213,109 +232,99 @@ def _failure(what: str, threads: int, rival: str, error: Exception) -> Row:
 # Models -----------------------------------------------------------------------------------------------
 
 
-class Ours:
-    """rlx-mlir: what `Model.generate` runs, with greedy choices."""
+@dataclass(frozen=True)
+class _Case:
+    """A figure of a model.
 
-    def __init__(self, path: str, threads: int, activations: str, device: str = "cpu") -> None:
-        import rlx_mlir as rlx
+    Attributes:
+        what: its name.
+        work: of our model, each call's, and whether its products are of integers.
+        tokens: that the work is for.
+        rate: tokens per second of an implementation.
+    """
 
-        self.model = rlx.load_model(path, threads=threads, activations=activations, target=device)
-
-    def prefill(self, ids: list[int]) -> float:
-        """Tokens per second of one prompt."""
-        self.model.generate(ids, max_tokens=1, greedy=True).read()
-        return self.model.stats.prompt_rate
-
-    def decode(self, ids: list[int], steps: int) -> float:
-        """Tokens per second of steps after a prompt."""
-        self.model.generate(ids, max_tokens=steps + 1, greedy=True, ignore_eos=True).read()
-        return self.model.stats.decode_rate
+    what: str
+    work: list[tuple[Work, bool]]
+    tokens: int
+    rate: Callable[[Implementation], float]
 
 
-class LlamaCpp:
-    """llama.cpp through its Python package."""
-
-    def __init__(self, path: str, threads: int) -> None:
-        import llama_cpp
-
-        self.model = llama_cpp.Llama(
-            path, n_ctx=2048, n_batch=512, n_threads=threads, n_threads_batch=threads, verbose=False
-        )
-
-    def prefill(self, ids: list[int]) -> float:
-        """Tokens per second of one prompt."""
-        self.model.reset()
-        begin = time.perf_counter()
-        self.model.eval(ids)
-        return len(ids) / (time.perf_counter() - begin)
-
-    def decode(self, ids: list[int], steps: int) -> float:
-        """Tokens per second of steps after a prompt."""
-        self.model.reset()
-        self.model.eval(ids)
-        begin = time.perf_counter()
-        for step in range(steps):
-            self.model.eval([100 + step])
-        return steps / (time.perf_counter() - begin)
+def _cases(request: Request, model: Model, counted: ModelWork) -> Iterator[_Case]:
+    vocab = min(model.config.vocab, model.texts)
+    for length in request.prompts:
+        rate = partial(_prefill, ids=sample_ids(length, vocab))
+        yield _Case(f"prefill {length}", counted.prompt(length), length, rate)
+    for before in (_DECODE_PROMPT, *request.contexts) if request.decode else ():
+        what = "decode" if before == _DECODE_PROMPT else f"decode at {before}"
+        steps = partial(_decode, ids=sample_ids(before, vocab), steps=request.decode)
+        yield _Case(what, counted.decode(before + request.decode // 2), 1, steps)
 
 
-def _prefill(implementation: Any, ids: list[int]) -> float:
-    return float(implementation.prefill(ids))
+def _prefill(implementation: Implementation, ids: list[int]) -> float:
+    return implementation.prefill(ids)
 
 
-def _decode(implementation: Any, ids: list[int], steps: int) -> float:
-    return float(implementation.decode(ids, steps))
+def _decode(implementation: Implementation, ids: list[int], steps: int) -> float:
+    return implementation.decode(ids, steps)
 
 
 def _model(request: Request, rivals: Sequence[Rival], say: Say) -> Iterator[Row]:
-    from rlx_mlir.measure.profile import sample_ids
-    from rlx_mlir.measure.roofline import rounded_set
-    from rlx_mlir.measure.summary import ModelWork, least_seconds, total
-    from rlx_mlir.models.hub import resolve
-
     path = str(resolve(request.model))
-    opponents: dict[str, Any] = {}
-    say(f"loading, {request.threads} threads")
+    with GGUFFile(path) as file:
+        config = ModelConfig.from_gguf(file)
+    positions = max(check_context(config, request.positions), check_context(config, None))
+    setting = Setting(path, request.threads, positions)
+    opponents: dict[str, Implementation] = {}
     for rival in rivals:
-        if rival.name == "llama.cpp":
-            try:
-                opponents[rival.name] = LlamaCpp(path, request.threads)
-            except Exception as error:  # as above
-                yield _failure(request.model, request.threads, rival.name, error)
+        say(f"loading the model for {rival.name}, {request.threads} threads")
+        assert rival.load is not None
+        try:
+            opponents[rival.name] = rival.load(setting)
+        except Exception as error:  # whatever a rival raises is a row of the table
+            yield _failure(request.model, request.threads, rival.name, error)
     for activations in request.activations:
-        ours = Ours(path, request.threads, activations, request.device)
+        say(f"loading the model, {request.threads} threads, {activations}")
+        ours = Ours(setting, activations, request.device, request.kv_dtype)
         counted = ModelWork(ours.model)
-        vocab = ours.model.config.vocab
-        middle = counted.decode(min(_DECODE_PROMPT + request.decode // 2, ours.model.context - 1))
-        limits = _Limits(request, rounded_set(total(middle).read))
-        everyone = {"ours": ours, **opponents}
-        cases: list[tuple[str, list[tuple[Any, bool]], int, Callable[[Any], float]]] = []
-        for length in request.prompts:
-            prompt = partial(_prefill, ids=sample_ids(length, vocab))
-            cases.append((f"prefill {length}", counted.prompt(length), length, prompt))
-        if request.decode:
-            steps = partial(_decode, ids=sample_ids(_DECODE_PROMPT, vocab), steps=request.decode)
-            cases.append(("decode", middle, 1, steps))
-        for what, work, tokens, figure in cases:
-            say(f"{what}, {request.threads} threads, {activations}")
-            figures: dict[str, Callable[[], float]] = {name: partial(figure, own) for name, own in everyone.items()}
-            series = interleave({**figures, **limits.probe.figures()}, request.rounds)
-            bounds = limits.take(series)
-            rate = series.pop("ours")
-            least, bound = least_seconds(work, bounds)
-            row = {
-                "what": what,
-                "activations": activations,
-                "threads": request.threads,
-                "unit": "tokens/s",
-                "ours": rate.to_dict(),
-                "roofline": least * rate.median / tokens,
-                "bound": bound,
-                "gbps": total(work).bytes / tokens * rate.median / 1e9,
-                "gflops": total(work).flops / tokens * rate.median / 1e9,
-                "machine": bounds.to_dict(),
-            }
-            yield from _against(row, rate, series, 1.0, higher_is_better=True)
+        limits = _Limits(request, rounded_set(total(counted.decode(0)).read))
+        for case in _cases(request, ours.model, counted):
+            say(f"{case.what}, {request.threads} threads, {activations}")
+            for row in _measured(case, ours, opponents, limits):
+                yield {**row, "activations": activations, "threads": request.threads}
+
+
+def _measured(case: _Case, ours: Ours, opponents: dict[str, Implementation], limits: _Limits) -> Iterator[Row]:
+    """The rows of a figure; a rival that fails has one with the reason, and no more."""
+    case.rate(ours)
+    for name, opponent in list(opponents.items()):
+        try:
+            case.rate(opponent)
+        except Exception as error:  # as above
+            del opponents[name]
+            yield _failure(case.what, limits.request.threads, name, error)
+    everyone = {"ours": ours, **opponents}
+    figures: dict[str, Callable[[], float]] = {name: partial(case.rate, own) for name, own in everyone.items()}
+    probes = limits.probe.figures()
+    for probe in probes.values():
+        probe()
+    series = interleave({**figures, **probes}, limits.request.rounds, warm=False)
+    bounds = limits.take(series)
+    rate = series.pop("ours")
+    least, bound = least_seconds(case.work, bounds)
+    work = total(case.work)
+    integer = sum(own.flops for own, is_integer in case.work if is_integer)
+    row = {
+        "what": case.what,
+        "unit": "tokens/s",
+        "ours": rate.to_dict(),
+        "roofline": least * rate.median / case.tokens,
+        "bound": bound,
+        "products": "int8" if 2 * integer > work.flops else "f32",
+        "gbps": work.bytes / case.tokens * rate.median / 1e9,
+        "gflops": work.flops / case.tokens * rate.median / 1e9,
+        "machine": bounds.to_dict(),
+    }
+    yield from _against(row, rate, series, 1.0, higher_is_better=True)
 
 
 # The process ------------------------------------------------------------------------------------------

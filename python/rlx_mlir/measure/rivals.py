@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Other implementations of the workloads: numpy, torch, onnxruntime, jax and IREE, each as its users would write it.
+"""Other implementations: of the workloads numpy, torch, onnxruntime, jax and IREE, each as its users would write it; of
+whole models llama.cpp and OpenVINO (`measure.models`).
 
-Everybody takes arrays of numpy and gives one in each call, as ours does; weights are bound before. Nothing is
-installed: a rival that can't be imported says how to get it.
+Of workloads, everybody takes arrays of numpy and gives one in each call, as ours does; weights are bound before.
+Nothing is installed: a rival that can't be imported says how to get it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.measure.models import Load, OpenVino, llama_cpp
 from rlx_mlir.measure.workloads import Workload
 
 #: A prepared computation: each call takes the workload's inputs, arrays of numpy, and gives the result as one.
@@ -35,14 +38,23 @@ class Rival:
     Attributes:
         name: as `--vs` has it.
         modules: that it needs.
-        packages: whose versions are worth a line.
+        packages: that have them, whose versions are worth a line.
         prepare: a runner of a workload with so many threads; None for what runs whole models alone.
+        load: loads a model; None for what runs workloads alone.
+        usual: whether it is measured where no rivals are named.
     """
 
     name: str
     modules: tuple[str, ...]
     packages: tuple[str, ...]
     prepare: Callable[[Workload, int], Runner] | None = None
+    load: Load | None = None
+    usual: bool = True
+
+    @property
+    def install(self) -> str:
+        """The command that gets what it needs."""
+        return INSTALL if self.load is None else f"pip install {' '.join(self.packages)}"
 
     @property
     def missing(self) -> list[str]:
@@ -268,7 +280,7 @@ def _iree(workload: Workload, threads: int) -> Runner:
 
 def _iree_compile(text: str) -> bytes:
     """A module of IREE's; in a process of its own, since two copies of MLIR's bindings don't fit into one."""
-    command = [_tool("iree-compile"), "-", *_IREE_FLAGS]
+    command = [_tool("iree-compile", "iree-base-compiler"), "-", *_IREE_FLAGS]
     try:
         done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
     except FileNotFoundError:
@@ -278,9 +290,14 @@ def _iree_compile(text: str) -> bytes:
     return done.stdout
 
 
-def _tool(name: str) -> str:
-    """A command of a package: beside this interpreter or where its scripts are installed, which PATH need not name."""
-    folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")), Path(sys.prefix) / "bin")
+def _tool(name: str, package: str) -> str:
+    """A command of a package, which PATH need not name: where the package was installed, or beside this interpreter."""
+    folders = [Path(sys.executable).parent, Path(sysconfig.get_path("scripts")), Path(sys.prefix) / "bin"]
+    try:
+        own = metadata.distribution(package)
+        folders = [Path(str(own.locate_file(file))).parent for file in own.files or () if file.name == name] + folders
+    except metadata.PackageNotFoundError:  # it may have been put there otherwise
+        pass
     return next((str(folder / name) for folder in folders if (folder / name).is_file()), name)
 
 
@@ -307,11 +324,15 @@ def linalg_text(workload: Workload) -> str:
 
 _IREE_FLAGS = ("--iree-hal-target-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3")
 
+_LLAMA = ("llama-cpp-python",)
+
 #: In the order of tables.
 RIVALS = {
     rival.name: rival
     for rival in (
-        Rival("llama.cpp", ("llama_cpp",), ("llama-cpp-python",)),
+        Rival("llama.cpp", ("llama_cpp",), _LLAMA, load=llama_cpp("f16")),
+        Rival("llama.cpp-q8_0", ("llama_cpp",), _LLAMA, load=llama_cpp("q8_0"), usual=False),
+        Rival("openvino", ("openvino", "openvino_genai"), ("openvino-genai",), load=OpenVino),
         Rival("torch", ("torch",), ("torch",), _torch),
         Rival("onnxruntime", ("onnxruntime", "onnx"), ("onnxruntime",), _onnxruntime),
         Rival("iree", ("iree.compiler", "iree.runtime"), ("iree-base-compiler", "iree-base-runtime"), _iree),

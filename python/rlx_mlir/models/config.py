@@ -148,6 +148,12 @@ class ModelConfig:
         """Number of weights; a tied head counts once."""
         return sum(weight.size for weight in self.weights.values())
 
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of the weights that each token reads: all, but a table in which rows are only looked up."""
+        looked_up = () if self.tied_head else ("token_embd.weight",)
+        return sum(info.nbytes or 0 for name, info in self.weights.items() if name not in looked_up)
+
     def numbers(self) -> dict[str, Any]:
         """All fields but the weights, as JSON can write them."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "weights"}

@@ -36,6 +36,7 @@ from .ahead import Ahead
 from .chat import ChatTemplate
 from .compiled import compiled_folder
 from .config import ModelConfig, check_context
+from .decode_threads import decode_threads
 from .generation import Generation, Stats, StopStrings, peak_rss
 from .hub import resolve
 from .sampling import Sampler
@@ -108,7 +109,8 @@ def load_model(
         path_or_name: a .gguf file, or a name that `rlx_mlir.models.hub` knows, which is fetched if need be; or a folder
             that ``rlx compile MODEL -o FOLDER`` wrote, whose programs run with the options they were compiled with.
             Programs are code: load folders of those alone whom you trust.
-        threads: of the compiled code; None for as many as the process may use.
+        threads: of the compiled code; None for as many as the process may use, but to decode no more than it takes to
+            read the weights of a large model, which is measured once for a machine, see docs/performance.md.
         activations: how activations meet quantised weights. ``int8`` rounds them to 8 bits, block by block, and what
             queries, keys and values are computed from to 15; ``int16`` rounds all to 15 bits; ``exact`` computes with
             decoded weights in f32.
@@ -176,12 +178,14 @@ def load_model(
         ranks=ranks,
         context=context,
         chunk=chunk,
-        threads=threads,
         activations=activations,
         target=target,
         time_limit=time_limit,
         cache=cache,
     )
+    team: dict[str, int | None] = dict.fromkeys(decoder.PROGRAMS, threads)
+    if threads is None and target == "cpu":
+        team["decode"] = decode_threads(config.read_bytes, activations, cache=cache)
     # Rows of the table without a token can't be chosen, which a GPU doesn't know.
     padded = _vocabulary_size(file, config) < config.vocab
     on_gpu = target == "cuda" and not padded and folder is None
@@ -189,8 +193,8 @@ def load_model(
 
     def compiled(program: str) -> Executable:
         if folder is not None:
-            return cast("Executable", folder.load(program, threads))
-        return compile_one(program, candidates=candidates.get(program, 0))
+            return cast("Executable", folder.load(program, team[program]))
+        return compile_one(program, threads=team[program], candidates=candidates.get(program, 0))
 
     # Most of a compilation is LLVM's, which doesn't hold Python's lock.
     # Threads have contexts of their own, without the caller's budgets.
@@ -512,7 +516,12 @@ class Model:
 
     @property
     def threads(self) -> int | None:
-        """Threads of the compiled code, where it says."""
+        """Threads of the compiled code, where it says: those of prompts."""
+        return getattr(self._prefill, "threads", None)
+
+    @property
+    def decode_threads(self) -> int | None:
+        """Threads that decode, where the code says: fewer where more wouldn't read the weights faster."""
         return getattr(self._decode, "threads", None)
 
     @property

@@ -61,7 +61,7 @@ class _Backend(Protocol):
     def encode(self, text: str) -> list[int]: ...
 
 
-def _byte_alphabet() -> dict[str, int]:
+def byte_alphabet() -> dict[str, int]:
     """Byte-level BPE's alphabet: printable Latin-1 characters are themselves, other bytes are U+0100 and up."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (byte for byte in range(256) if byte not in set(printable))
@@ -70,7 +70,7 @@ def _byte_alphabet() -> dict[str, int]:
     return alphabet
 
 
-_BYTE_OF = _byte_alphabet()
+_BYTE_OF = byte_alphabet()
 
 
 class _ByteLevelBpe:

@@ -3,95 +3,172 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlx_mlir.errors import ExecutionError, InputError
-from rlx_mlir.tools.options import Activations, Device, DeviceOption, JsonOption, positive_numbers, print_json, progress
+from rlx_mlir.tools.options import (
+    CacheType,
+    CacheTypeOption,
+    Device,
+    DeviceOption,
+    JsonOption,
+    positive_numbers,
+    print_json,
+    progress,
+    refuse,
+    writing,
+)
 
 if TYPE_CHECKING:
     from rlx_mlir.measure.bench import Request, Row
+    from rlx_mlir.measure.rivals import Rival
 
 
 def bench(
     model: Annotated[
         str, typer.Option(help="A .gguf file, or the name of a known model; kernels are measured without one.")
     ] = "",
+    shape: Annotated[
+        str,
+        typer.Option(help="A model of random weights: a size, 1b, 7b or 8b, and a mix, q4_0, q4_k_m or q8_0: 7b-q4_0."),
+    ] = "",
+    layers: Annotated[int | None, typer.Option(min=1, help="Of --shape, in place of all.", show_default=False)] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the file of --shape is kept; by default the cache.", show_default=False)
+    ] = None,
     vs: Annotated[
-        str, typer.Option(help="Rivals, with commas: llama.cpp (models); torch,onnxruntime,iree,jax,numpy (kernels).")
+        str,
+        typer.Option(
+            help="Rivals, with commas: llama.cpp,llama.cpp-q8_0 (its cache),openvino (models); "
+            "torch,onnxruntime,iree,jax,numpy (kernels)."
+        ),
     ] = "",
     threads: Annotated[str, typer.Option(help="Numbers of threads, with commas; all that may be used.")] = "",
     prompt: Annotated[str, typer.Option(help="Lengths of prompts, with commas.")] = "16,128,512",
     decode: Annotated[int, typer.Option(min=0, help="Tokens to decode, one by one; 0 for none.")] = 48,
+    context: Annotated[
+        str, typer.Option(help="Decode behind so many cached positions, too; numbers with commas.")
+    ] = "",
     kernels: Annotated[str, typer.Option(help="Workloads by the beginnings of their names, with commas.")] = "",
     activations: Annotated[
-        list[Activations] | None, typer.Option(help="Of our model; may be repeated.", show_default="int8")
+        list[str] | None,
+        typer.Option(help="Of our model: modes with commas; may be repeated.", show_default="as models are loaded"),
     ] = None,
+    kv_cache: CacheTypeOption = CacheType.f32,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of everything in turns; figures are medians.")] = 7,
     device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
 ) -> None:
     """Measure ours beside others in turns: tokens per second of a model, or times of kernels.
 
-    Figures are medians with their spread. A comparison that noise hides is called inconclusive. Nothing is installed.
-    On a GPU ours are beside its limits alone, and times of kernels are those of events.
+    Figures are medians with their spread, and shares of what the machine allows, measured in the same rounds. A
+    comparison that noise hides is called inconclusive. Nothing is installed. On a GPU ours are beside its limits alone,
+    and times of kernels are those of events.
     """
     from rlx_mlir import native
     from rlx_mlir.measure.bench import Request
-    from rlx_mlir.measure.rivals import INSTALL, RIVALS, rivals_of
     from rlx_mlir.measure.workloads import chosen
 
-    if model and kernels:
-        raise InputError("'--kernels' names workloads, which are measured without '--model'")
+    _check_kind(model, shape, {"layers": layers, "folder": folder}, kernels, {"context": context})
     if device is Device.cuda:
         native.CudaDevice()  # or the error that says what is missing, before anything is made
         if vs or threads:
             raise InputError(
                 f"'--{'vs' if vs else 'threads'}' is for CPUs: benchmarks/gpu compares with others on a GPU"
             )
-    fitting = [r for r in RIVALS.values() if (r.prepare is None) == bool(model) and device is Device.cpu]
-    wanted = rivals_of(vs) if vs else fitting
-    for rival in wanted:
-        if rival not in fitting:
-            kind = "a model" if model else "kernels"
-            names = ", ".join(own.name for own in fitting)
-            raise InputError(f"'{rival.name}' has nothing to compare with {kind}: those that have are {names}")
-    missing = {rival.name: rival.missing for rival in wanted if rival.missing}
+    wanted = _rivals(vs, of_models=bool(model or shape), device=device)
     words = [word.strip() for word in kernels.split(",") if word.strip()]
     counts = positive_numbers("threads", threads) or [1 if device is Device.cuda else native.default_threads()]
-    requests = [
-        Request(
-            threads=count,
-            vs=tuple(rival.name for rival in wanted if not rival.missing),
-            model=model,
-            kernels=() if model else tuple(chosen(words)),
-            prompts=tuple(positive_numbers("prompt", prompt)),
-            decode=decode,
-            activations=tuple(own.value for own in activations or [Activations.int8]),
-            rounds=rounds,
-            device=device.value,
-        )
-        for count in counts
-    ]
+    request = Request(
+        threads=counts[0],
+        vs=tuple(rival.name for rival in wanted if not rival.missing),
+        model=model,
+        kernels=() if model or shape else tuple(chosen(words)),
+        prompts=tuple(positive_numbers("prompt", prompt)),
+        decode=decode,
+        contexts=tuple(positive_numbers("context", context)),
+        activations=_modes(activations),
+        kv_dtype=kv_cache.value,
+        rounds=rounds,
+        device=device.value,
+    )
     if not as_json:
-        for name, modules in missing.items():
-            typer.echo(f"{name} isn't there ({', '.join(modules)}): {INSTALL}", err=True)
+        for rival in wanted:
+            if rival.missing:
+                typer.echo(f"{rival.name} isn't there ({', '.join(rival.missing)}): {rival.install}", err=True)
     about: dict[str, str] = {}
     rows: list[Row] = []
     with progress() as say:
-        for request in requests:
-            found, own = run_apart(request, say)
+        if shape:
+            request = replace(request, model=_file_of(shape, layers, folder, say))
+        for count in counts:
+            found, own = run_apart(replace(request, threads=count), say)
             about |= found
             rows += own
     if as_json:
+        missing = {rival.name: rival.missing for rival in wanted if rival.missing}
         print_json({"about": about, "missing": missing, "rows": rows})
         return
     typer.echo(format_bench(about, rows))
+
+
+def _check_kind(
+    model: str, shape: str, of_shapes: Mapping[str, object], kernels: str, of_models: Mapping[str, object]
+) -> None:
+    """Raises InputError for options of models, of shapes and of kernels that don't go together."""
+    if model and shape:
+        raise InputError(f"'--shape' makes a model, so '--model' can't name one, but they are '{shape}' and '{model}'")
+    if (model or shape) and kernels:
+        raise InputError("'--kernels' names workloads, which are measured without '--model'")
+    if not shape:
+        refuse("what isn't a '--shape'", of_shapes)
+    if not (model or shape):
+        refuse("kernels", of_models)
+
+
+def _rivals(vs: str, *, of_models: bool, device: Device) -> list[Rival]:
+    """The rivals that are named, or all usual ones that fit; InputError for one that doesn't."""
+    from rlx_mlir.measure.rivals import RIVALS, rivals_of
+
+    fitting = [r for r in RIVALS.values() if (r.load is not None) == of_models and device is Device.cpu]
+    wanted = rivals_of(vs) if vs else [rival for rival in fitting if rival.usual]
+    for rival in wanted:
+        if rival not in fitting:
+            kind = "a model" if of_models else "kernels"
+            names = ", ".join(own.name for own in fitting)
+            raise InputError(f"'{rival.name}' has nothing to compare with {kind}: those that have are {names}")
+    return wanted
+
+
+def _modes(given: list[str] | None) -> tuple[str, ...]:
+    """Ways of activations, each once; by default the one that models are loaded with."""
+    from rlx_mlir.models.model import ACTIVATIONS, load_model
+
+    default = inspect.signature(load_model).parameters["activations"].default
+    modes = [word.strip() for text in given or [default] for word in text.split(",")]
+    for mode in modes:
+        if mode not in ACTIVATIONS:
+            raise InputError(f"'--activations' expects some of {', '.join(ACTIVATIONS)}, but got '{mode}'")
+    return tuple(dict.fromkeys(modes))
+
+
+def _file_of(shape: str, layers: int | None, folder: Path | None, say: Callable[[str], None] | None) -> str:
+    """The file of a shape, written where it isn't there."""
+    from rlx_mlir.measure.shapes import named, shape_file
+
+    wanted = named(shape, layers)
+    with writing(folder or Path("the file of a shape")):
+        return str(shape_file(wanted, folder, say=partial(typer.echo, err=True), progress=say))
 
 
 def run_apart(request: Request, say: Callable[[str], None] | None) -> tuple[dict[str, str], list[Row]]:
@@ -153,16 +230,18 @@ def format_bench(about: dict[str, str], rows: Sequence[Row]) -> str:
     texts = []
     for row in good:
         ours, theirs = row["ours"], row.get("theirs")
+        limit = row["bound"] + (f" of {row['products']}" if row["bound"] == "arithmetic" and "products" in row else "")
         texts.append(
             (
                 row["what"] + (f" {row['activations']}" if "activations" in row else ""),
                 row["threads"],
                 f"{ours['median']:.4g}",
                 f"{ours['spread']:.0%}",
-                f"{row['roofline']:.0%} {row['bound']}",
+                f"{row['roofline']:.0%} {limit}",
                 row["vs"] or "",
                 "" if theirs is None else f"{theirs['median']:.4g}",
                 "" if theirs is None else f"{theirs['spread']:.0%}",
+                "" if theirs is None else f"{row['their_roofline']:.0%}",
                 _conclusion(row),
             )
         )
@@ -177,6 +256,7 @@ def format_bench(about: dict[str, str], rows: Sequence[Row]) -> str:
             "vs",
             f"their {unit}",
             "their spread",
+            "of limit, theirs",
             "ours is better by",
         )
         lines += table(head, texts, right=f"threads {unit} spread")

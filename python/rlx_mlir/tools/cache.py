@@ -28,7 +28,13 @@ from rlx_mlir.tools.options import (
 if TYPE_CHECKING:
     from rlx_mlir.runtime.artifact import Artifact
 
-_PARTS = {"models": "models", "compiled": "compiled", "tuned": "tuned"}
+_PARTS = {
+    "models": "models",
+    "compiled": "compiled",
+    "tuned": "tuned",
+    "machine": "machine",
+    "shapes": "shapes",
+}
 """Folders in the cache by what they hold; nothing else in it is ours to delete."""
 
 #: Digits of a key that name an entry in lists.
@@ -43,7 +49,7 @@ app = typer.Typer(
     cls=Commands,
     invoke_without_command=True,
     rich_markup_mode="rich",
-    help="Show the cache: compiled code, measured choices, downloaded models; all of it can be made again.",
+    help="Show the cache: compiled code, what was measured, models; all of it can be made again.",
     epilog=example("rlx cache", "rlx cache list", "rlx cache explain smollm2", "rlx cache clear"),
 )
 
@@ -103,7 +109,7 @@ def clear(
     models: Annotated[bool, typer.Option("--models", help="Delete downloaded models, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete compiled code, and choices that `rlx tune` measured."""
+    """Delete compiled code, what was measured (by `rlx tune`, of the machine), and models of `rlx bench --shape`."""
     freed = clear_cache(models=models)
     description = describe_cache()
     if as_json:
@@ -127,7 +133,7 @@ def describe_cache() -> Row:
 
 
 def clear_cache(*, models: bool = False) -> int:
-    """Deletes compiled code and measured choices, and returns how many bytes that were.
+    """Deletes compiled code, what was measured, and random models, and returns how many bytes that were.
 
     Raises CacheError where they can't be deleted.
 

@@ -116,6 +116,8 @@ app.command(
     epilog=example(
         "rlx bench --kernels gemm,attention --vs torch,onnxruntime",
         "rlx bench --model smollm2 --vs llama.cpp --threads 1,2 --prompt 128",
+        "rlx bench --shape 7b-q4_0 --vs llama.cpp,openvino",
+        "rlx bench --shape 1b-q4_k_m --context 8192 --kv-cache f16 --vs llama.cpp,llama.cpp-q8_0",
         "rlx bench --model smollm2 --device cuda",
     )
 )(bench.bench)
@@ -289,6 +291,7 @@ def generate(
             "prompt_tokens": len(generation.prompt_ids),
             "finish_reason": generation.finish_reason,
             "stats": generation.stats.to_dict(),
+            "threads": {"prompt": loaded.threads, "decode": loaded.decode_threads},
         }
         if stats:
             from rlx_mlir.measure.summary import summarize
@@ -308,6 +311,7 @@ def generate(
         typer.echo(
             f"prompt {done.prompt_tokens} tokens, {done.prompt_rate:.1f}/s; "
             f"generated {done.generated_tokens} tokens, {done.decode_rate:.1f}/s ({generation.finish_reason}); "
+            f"threads {loaded.threads}, to decode {loaded.decode_threads}; "
             f"load {done.load_seconds:.2f} s, compile {done.compile_seconds:.2f} s, "
             f"peak memory {done.peak_rss / 1e6:.0f} MB",
             err=True,

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from test_cli import rlx
 
 import rlx_mlir
 from rlx_mlir.errors import ExecutionError, InputError, UnsupportedError
-from rlx_mlir.measure import bench, rivals, workloads
+from rlx_mlir.measure import bench, models, rivals, shapes, workloads
 from rlx_mlir.measure.bench import Request
+from rlx_mlir.measure.models import Setting
 from rlx_mlir.measure.rivals import RIVALS, Rival
+from rlx_mlir.models.model import ACTIVATIONS
 from rlx_mlir.tools import bench as command
 
 KERNEL_RIVALS = [name for name, rival in RIVALS.items() if rival.prepare is not None]
@@ -74,7 +77,7 @@ def test_names() -> None:
     assert workloads.chosen(["rms", "soft"]) == ["rms_norm-128x576", "softmax-128x1024"]
     with pytest.raises(InputError, match="no workload's name begins with 'conv': there are gemm-1x1536x576"):
         workloads.chosen(["conv"])
-    with pytest.raises(InputError, match=r"'vs' expects some of llama.cpp, torch, .*, but got 'tvm'"):
+    with pytest.raises(InputError, match=r"'vs' expects some of llama.cpp, .*, numpy, but got 'tvm'"):
         rivals.rivals_of("numpy,tvm")
 
 
@@ -136,6 +139,107 @@ def test_models_are_measured(tiny_llama: Path) -> None:
     assert all(row["ours"]["median"] > 0 and row["roofline"] > 0 for row in rows)
 
 
+class Fake:
+    """A rival that takes no time, with rates of its own; the second kind can't decode behind many positions."""
+
+    def __init__(self, setting: Setting, limited: bool = False) -> None:
+        self.setting, self.limited = setting, limited
+
+    def prefill(self, ids: list[int]) -> float:
+        return 1000.0
+
+    def decode(self, ids: list[int], steps: int) -> float:
+        if self.limited and len(ids) > 32:
+            raise RuntimeError("no room")
+        return 100.0
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(setting: Setting) -> Any:
+        raise RuntimeError("no such model\nand more")
+
+    for name, load in (("llama.cpp", Fake), ("llama.cpp-q8_0", broken), ("openvino", partial(Fake, limited=True))):
+        monkeypatch.setitem(RIVALS, name, Rival(name, (), (), load=load))
+
+
+def test_models_beside_rivals(tiny_llama: Path, fakes: None) -> None:
+    vs = ("llama.cpp", "llama.cpp-q8_0", "openvino")
+    request = Request(1, vs, str(tiny_llama), prompts=(4,), decode=3, contexts=(100,), rounds=3, kv_dtype="f16")
+    rows = rows_of(request)
+    failures = {row["vs"]: (row["what"], row["error"]) for row in rows if "error" in row}
+    assert failures == {
+        "llama.cpp-q8_0": (str(tiny_llama), "no such model"),
+        "openvino": ("decode at 100", "no room"),
+    }
+    good = [row for row in rows if "error" not in row]
+    assert [(row["what"], row["vs"]) for row in good] == [
+        ("prefill 4", "llama.cpp"),
+        ("prefill 4", "openvino"),
+        ("decode", "llama.cpp"),
+        ("decode", "openvino"),
+        ("decode at 100", "llama.cpp"),
+    ]
+    for row in good:
+        share = row["their_roofline"] / row["roofline"]
+        assert share == pytest.approx(row["theirs"]["median"] / row["ours"]["median"])
+        assert row["theirs"]["median"] == (1000.0 if row["what"] == "prefill 4" else 100.0)
+
+
+def test_every_prompt_is_processed_whole(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a prompt has in common with the one before it isn't taken over: that would be the rate of another."""
+    ours = models.Ours(models.Setting(str(tiny_llama), 1, 256))
+    given: list[int] = []
+    whole = type(ours._session)._prefill
+
+    def counted(session: Any, ids: list[int], rows: Any, out: Any) -> None:
+        given.append(len(ids))
+        whole(session, ids, rows, out)
+
+    monkeypatch.setattr(type(ours._session), "_prefill", counted)
+    assert all(ours.prefill(list(range(10, 30))) > 0 for _ in range(2))
+    assert given == [20, 20]
+    assert all(ours.decode(list(range(10, 110)), 3) > 0 for _ in range(2))
+    assert given[2:] == [100, 1]  # decoding starts from a cache that is there
+
+
+def test_positions_that_a_request_needs() -> None:
+    assert Request(1, prompts=(512,), decode=0).positions == 512
+    assert Request(1, prompts=(16,), decode=48).positions == 32 + 1 + 48
+    assert Request(1, prompts=(16,), decode=10, contexts=(8192,)).positions == 8192 + 1 + 10
+    assert Request(1, prompts=(), decode=0, contexts=(8192,)).positions == 1
+
+
+def test_a_context_beyond_the_model(tiny_llama: Path) -> None:
+    with pytest.raises(InputError, match="'context' must be from 1 to the model's, 256, but is 257"):
+        rows_of(Request(1, model=str(tiny_llama), prompts=(257,), decode=0, rounds=1))
+
+
+@pytest.mark.parametrize("name", ["llama.cpp", "llama.cpp-q8_0", "openvino"])
+def test_a_rival_runs_a_model(name: str, tmp_path: Path) -> None:
+    rival = RIVALS[name]
+    if rival.missing:
+        pytest.skip(f"{name} isn't installed")
+    shape = shapes.Shape("tiny", 2, 256, 512, 4, 2, 512, "q4_k_m", context=512)
+    assert rival.load is not None
+    loaded = rival.load(models.Setting(str(shapes.write_shape(tmp_path / "m.gguf", shape)), 1, 256))
+    for _ in range(2):
+        assert loaded.prefill(list(range(10, 74))) > 0
+        assert loaded.decode(list(range(10, 74)), 4) > 0
+
+
+def test_what_is_missing_is_got_by() -> None:
+    assert RIVALS["openvino"].install == "pip install openvino-genai"
+    assert RIVALS["llama.cpp-q8_0"].install == "pip install llama-cpp-python"
+    assert RIVALS["jax"].install == "pip install 'rlx-mlir[bench]'"
+
+
+def test_ways_of_activations() -> None:
+    assert command._modes(None) == ("int8",)
+    assert command._modes(["exact,int8", "exact"]) == ("exact", "int8")
+    assert command._modes([",".join(ACTIVATIONS)]) == ACTIVATIONS
+
+
 # The command ------------------------------------------------------------------------------------------
 
 
@@ -157,7 +261,8 @@ def test_bench_of_a_model(tiny_llama: Path) -> None:
     result = rlx("bench", "--model", tiny_llama, *options)
     found = json.loads(result.stdout)
     if RIVALS["llama.cpp"].missing:
-        assert found["missing"] == {"llama.cpp": ["llama_cpp"]}
+        assert found["missing"]["llama.cpp"] == ["llama_cpp"]
+    assert "llama.cpp-q8_0" not in found["missing"]  # it is measured where it is named
     assert found["rows"][0]["what"] == "prefill 4"
 
 
@@ -177,6 +282,14 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--vs", "llama.cpp"), "'llama.cpp' has nothing to compare with kernels"),
         (("--model", "smollm2", "--vs", "torch"), "'torch' has nothing to compare with a model"),
         (("--model", "smollm2", "--kernels", "gemm"), "'--kernels' names workloads"),
+        (("--model", "smollm2", "--shape", "7b-q4_0"), "'--shape' makes a model, so '--model' can't name one"),
+        (("--model", "smollm2", "--layers", "2"), "'--layers' says nothing about what isn't a '--shape'"),
+        (("--context", "100"), "'--context' says nothing about kernels"),
+        (("--model", "smollm2", "--context", "x"), "'--context' expects positive numbers"),
+        (("--model", "smollm2", "--activations", "int8,int9"), "'--activations' expects some of int8, "),
+        (("--shape", "7b-q5"), "'shape' expects a size (1b, 7b, 8b)"),
+        (("--shape", "8x1b-q4_k_m"), "is a mixture of experts"),
+        (("--shape", "1b-q4_0", "--layers", "17"), "'layers' must be from 1 to those of 1b-q4_0, 16, but is 17"),
         (("--kernels", "conv"), "no workload's name begins with 'conv'"),
         (("--model", "no.gguf", "--vs", ""), "no.gguf"),
     ],
@@ -202,9 +315,11 @@ def test_noise_is_not_a_ratio() -> None:
     series = {"median": 2.0, "spread": 0.5, "drift": 0.0, "rounds": 5}
     machine = {"flops": 1e9, "integer_ops": None, "bandwidth": 1e9}
     row = {"what": "w", "threads": 1, "unit": "us", "ours": series, "theirs": series, "vs": "numpy", "roofline": 0.5}
-    row |= {"bound": "memory", "machine": machine, "ratio": None, "noise": "of ours, spread of 50% is above 25%"}
+    row |= {"their_roofline": 0.25, "bound": "memory", "machine": machine, "ratio": None, "noise": "of ours, spread of 50% is above 25%"}
     text = command.format_bench({"python": "3"}, [row, {"what": "w", "threads": 1, "vs": "jax", "error": "no"}])
     assert "inconclusive: of ours, spread of 50%" in text
+    assert "50% memory" in text
+    assert "25%" in text
     assert text.endswith("w, jax: no")
 
 
@@ -219,8 +334,22 @@ def test_tools_of_rivals_are_found_where_path_does_not_name_them(
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(scripts))
     monkeypatch.setattr("sys.prefix", str(tmp_path / "nowhere"))
     monkeypatch.setenv("PATH", "")
-    assert rivals._tool("iree-compile") == "iree-compile"
+    assert rivals._tool("iree-compile", "no-such-package") == "iree-compile"
     (scripts / "iree-compile").touch()
-    assert rivals._tool("iree-compile") == str(scripts / "iree-compile")
+    assert rivals._tool("iree-compile", "no-such-package") == str(scripts / "iree-compile")
     (beside / "iree-compile").touch()
-    assert rivals._tool("iree-compile") == str(beside / "iree-compile")
+    assert rivals._tool("iree-compile", "no-such-package") == str(beside / "iree-compile")
+
+
+def test_tools_are_found_where_their_package_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package may be in another environment, which a path of Python's names."""
+    site, tool = tmp_path / "lib" / "site-packages", tmp_path / "bin" / "some-compile"
+    information = site / "some_compiler-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: some-compiler\nVersion: 1.0\n")
+    (information / "RECORD").write_text("../../bin/some-compile,,\nsome/module.py,,\n")
+    monkeypatch.syspath_prepend(str(site))
+    assert rivals._tool("some-compile", "some-compiler") == "some-compile"
+    tool.parent.mkdir()
+    tool.touch()
+    assert Path(rivals._tool("some-compile", "some-compiler")).resolve() == tool.resolve()

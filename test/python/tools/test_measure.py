@@ -14,6 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import rlx_mlir as rlx
+from rlx_mlir import ir, native
+from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.compiler import CompileOptions
 from rlx_mlir.errors import ContextLengthError, InputError, UnsupportedError
 from rlx_mlir.hir import GraphModule
@@ -26,6 +28,7 @@ from rlx_mlir.measure.timing import Series, compare, interleave
 from rlx_mlir.measure.trace import trace
 from rlx_mlir.measure.work import ModuleWork, Work
 from rlx_mlir.mir import COSTS, REFERENCES
+from rlx_mlir.rewriting import run_pipeline
 from rlx_mlir.tools.cli import app
 
 # Timing -----------------------------------------------------------------------------------------------
@@ -118,6 +121,71 @@ def test_the_reading_kernel_reads_everything(probe: Probe) -> None:
     probe.bandwidth()
     assert probe._sums[-1] == pytest.approx(roofline.CHUNK + 1000, rel=1e-3)
     probe._data[-1] -= 1000
+
+
+def host_without(monkeypatch: pytest.MonkeyPatch, *features: str) -> None:
+    """The probe's kernels are made for this processor as if it lacked some features."""
+    triple, cpu, known = native.host_target()
+    left = ",".join(word for word in known.split(",") if not word.startswith(tuple(f"+{name}" for name in features)))
+    monkeypatch.setattr(roofline, "_host", lambda: Target.from_features(left, triple, cpu))
+
+
+@pytest.mark.skipif("+avx2" not in native.host_target()[2], reason="needs AVX2")
+def test_products_of_bytes_by_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step multiplies: what is the same in every step would be computed before the loop, and cost nothing."""
+    host_without(monkeypatch, "avx512", "avxvnni")
+    found = Probe(1, 1 << 20)
+    assert found.has_integers
+    rates = {name: measure() for name, measure in found.figures().items()}
+    assert 1e7 < rates["integer_ops"] < 1e13
+    text = roofline._arithmetic("peak", roofline._host(), integer=True)
+    inside = text[text.index("scf.for", text.index("scf.for") + 1) :]
+    assert inside.count("pmadd.ub.sw") == roofline.accumulators(roofline._host())
+
+
+def test_products_of_tiles() -> None:
+    """Machine code of the kernels, which most machines can't run: the loop holds nothing but products."""
+    target = Target.from_features("+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2,+fma,+f16c,+amx-tile,+amx-int8")
+    text = "\n".join(roofline._tiles(name, name) for name in ("tdpbusd", "tdpbf16ps"))
+    with ir.new_context():
+        module = ir.Module.parse(text)
+        run_pipeline(module, "rlx-to-llvm")
+        kind = ir.native.CodeKind.ASSEMBLY
+        given = (module.operation, target.triple, "sapphirerapids", "+amx-tile,+amx-int8,+amx-bf16", 2, kind)
+        code = bytes(ir.native.emit_code(*given)).decode()
+    for name in ("tdpbusd", "tdpbf16ps"):
+        body = code[code.index(f"{name}:\n") : code.index(f"{name}_units:")]
+        words = [line.split()[0] for line in body.splitlines() if line.startswith("\t")]
+        first, last = words.index(name), len(words) - 1 - words[::-1].index(name)
+        assert set(words[first : last + 1]) == {name}
+        assert words.count("tileloadd") == words.count("tilestored") == words.count("tilezero") == 4
+        assert words.index("ldtilecfg") < first < words.index("tilerelease")
+
+
+def test_tiles_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2,+fma,+f16c,+amx-tile,+amx-int8,+amx-bf16"
+    target = Target.from_features(features)
+    monkeypatch.setattr(roofline, "request_tiles", lambda: True)
+    assert roofline._tile_kernels(target) == {"tiles_i8": "tdpbusd", "tiles_bf16": "tdpbf16ps"}
+    monkeypatch.setattr(roofline, "request_tiles", lambda: False)
+    assert roofline._tile_kernels(target) == {}
+
+
+def test_the_fastest_products_bound(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of f32 by tiles, six products of parts make one."""
+    rates = {"flops": 10.0, "bandwidth": 1.0, "integer_ops": 40.0, "tiles_i8": 900.0, "tiles_bf16": 600.0}
+    monkeypatch.setattr(probe, "figures", lambda: rates)
+    found = probe.roofline({name: Series([rate]) for name, rate in rates.items()})
+    assert (found.flops, found.integer_ops) == (100.0, 900.0)
+    del rates["tiles_i8"], rates["tiles_bf16"]
+    found = probe.roofline({name: Series([rate]) for name, rate in rates.items()})
+    assert (found.flops, found.integer_ops) == (10.0, 40.0)
+
+
+def test_no_more_is_read_than_caches_hold() -> None:
+    assert roofline.rounded_set(1) == 16 << 20
+    assert roofline.rounded_set(17 << 20) == 32 << 20
+    assert roofline.rounded_set(4 << 30) == 1 << 30
 
 
 def test_a_process_measures_once() -> None:

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Implementations that run whole models from one GGUF file: ours, llama.cpp and OpenVINO, as their users would.
+
+Each takes prompts as token ids and gives tokens per second. Their packages are imported when they are loaded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+#: Tokens that decode steps take, so that nothing is sampled: not what is compared.
+_FIRST_STEP = 100
+#: Numbers of types in llama.cpp's interface.
+_LLAMA_TYPES = {"f16": 1, "q8_0": 8}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a model is loaded.
+
+    Attributes:
+        path: the .gguf file.
+        threads: of everything.
+        positions: that a sequence may have.
+    """
+
+    path: str
+    threads: int
+    positions: int
+
+
+class Implementation(Protocol):
+    """A loaded model."""
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        """Tokens per second of one prompt, from an empty cache."""
+
+    def decode(self, ids: Sequence[int], steps: int) -> float:
+        """Tokens per second of steps, one by one, after a prompt; its time doesn't count, so it may be in the cache."""
+
+
+#: Loads a model.
+Load = Callable[[Setting], Implementation]
+
+
+class Ours:
+    """rlx-mlir: what `Model.generate` runs, with greedy choices."""
+
+    def __init__(self, setting: Setting, activations: str = "int8", device: str = "cpu", kv_dtype: str = "f32") -> None:
+        import rlx_mlir as rlx
+        from rlx_mlir.models.model import _Session
+
+        self.model = rlx.load_model(
+            setting.path,
+            threads=setting.threads,
+            activations=activations,
+            context=setting.positions,
+            kv_dtype=kv_dtype,
+            target=device,
+        )
+        self._session = _Session(self.model)
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        """As `Implementation` says."""
+        self._session.keep(ids[:1])  # nothing of what it holds
+        begin = time.perf_counter()
+        self._session.prefill(ids)
+        return len(ids) / (time.perf_counter() - begin)
+
+    def decode(self, ids: Sequence[int], steps: int) -> float:
+        """As `Implementation` says."""
+        self.model.generate(ids, max_tokens=steps + 1, greedy=True, ignore_eos=True).read()
+        return self.model.stats.decode_rate
+
+
+class LlamaCpp:
+    """llama.cpp through its Python package, with flash attention."""
+
+    def __init__(self, setting: Setting, kv_dtype: str) -> None:
+        import llama_cpp
+
+        kind = _LLAMA_TYPES[kv_dtype]
+        self.model = llama_cpp.Llama(
+            setting.path,
+            n_ctx=setting.positions,
+            n_batch=512,
+            n_threads=setting.threads,
+            n_threads_batch=setting.threads,
+            flash_attn=True,
+            type_k=kind,
+            type_v=kind,
+            verbose=False,
+        )
+        self._held: list[int] = []
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        """As `Implementation` says."""
+        self._held = []
+        self.model.reset()
+        begin = time.perf_counter()
+        self.model.eval(ids)
+        return len(ids) / (time.perf_counter() - begin)
+
+    def decode(self, ids: Sequence[int], steps: int) -> float:
+        """As `Implementation` says."""
+        if self._held == list(ids):
+            self.model.n_tokens = len(ids)  # what is behind is removed by the next call
+        else:
+            self.model.reset()
+            self.model.eval(ids)
+            self._held = list(ids)
+        begin = time.perf_counter()
+        for step in range(steps):
+            self.model.eval([_FIRST_STEP + step])
+        return steps / (time.perf_counter() - begin)
+
+
+class OpenVino:
+    """OpenVINO GenAI, which reads GGUF files itself, with its own defaults, such as a cache of keys of 8 bits.
+
+    It keeps what it computed of prompts, and takes over the beginnings that others have in common with them.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        import openvino
+        import openvino_genai
+
+        self._tensor, self._genai = openvino.Tensor, openvino_genai
+        self._pipeline = openvino_genai.LLMPipeline(setting.path, "CPU", INFERENCE_NUM_THREADS=setting.threads)
+        self._prompts = 0
+
+    def _generate(self, ids: Sequence[int], count: int) -> Any:
+        row = np.array([ids], np.int64)
+        inputs = self._genai.TokenizedInputs(self._tensor(row), self._tensor(np.ones_like(row)))
+        config = self._genai.GenerationConfig()
+        config.max_new_tokens, config.do_sample, config.ignore_eos = count, False, True
+        return self._pipeline.generate(inputs, config)
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        """As `Implementation` says: no prompt begins as one before did."""
+        self._prompts += 1
+        changed = [self._prompts, *ids[1:]]
+        begin = time.perf_counter()
+        self._generate(changed, 1)
+        return len(ids) / (time.perf_counter() - begin)
+
+    def decode(self, ids: Sequence[int], steps: int) -> float:
+        """As `Implementation` says."""
+        milliseconds = self._generate(ids, steps + 1).perf_metrics.get_tpot().mean
+        return 1e3 / float(milliseconds)
+
+
+def llama_cpp(kv_dtype: str) -> Load:
+    """What loads a model for llama.cpp with a cache of a type."""
+    return partial(LlamaCpp, kv_dtype=kv_dtype)
+
+
+__all__ = ["Implementation", "LlamaCpp", "Load", "OpenVino", "Ours", "Setting", "llama_cpp"]
