@@ -125,9 +125,10 @@ def block_quantize_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 
 @cost(mir.BlockDotOp)
 def block_dot_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
-    """2 M N K of integers, and four for each block and output, of scales and minima."""
+    """2 M N K of bytes for each digit of x, and four for each block and output, of scales and minima."""
     outputs, k = sizes.count(op.result), sizes[op.q][-1]
-    return Cost(2 * outputs * k + 4 * outputs * (k // BLOCK))
+    digits = 1 + list(INTEGERS.values()).index(str(ir.RankedTensorType(op.q.type).element_type))
+    return Cost(2 * digits * outputs * k + 4 * outputs * (k // BLOCK))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
