@@ -22,7 +22,7 @@ from harness import Series, interleave, report, seconds_per_call, versions
 
 import rlx_mlir as rlx
 from rlx_mlir.formats.activations import ACTIVATIONS
-from rlx_mlir.measure.bench import LlamaCpp, Ours
+from rlx_mlir.measure.models import LlamaCpp, Ours, Setting
 
 PRODUCTS = ("1x2048x8192", "128x2048x8192", "512x2048x8192", "128x4096x11008")
 SCHEMES = ("q4_0", "q4_k", "q6_k", "q8_0")
@@ -63,9 +63,10 @@ def product(text: str, scheme: str, rounds: int, threads: int) -> list[dict[str,
 
 def model(path: str, rounds: int, threads: int, llama_cpp: bool) -> list[dict[str, object]]:
     """Rows of the table: of prompts and of decoding."""
-    implementations: dict[str, Any] = {way: Ours(path, threads, way) for way in ACTIVATIONS}
+    setting = Setting(path, threads, 2048)
+    implementations: dict[str, Any] = {way: Ours(setting, way) for way in ACTIVATIONS}
     if llama_cpp:
-        implementations["llama.cpp"] = LlamaCpp(path, threads)
+        implementations["llama.cpp"] = LlamaCpp(setting, "f16")
     rng = np.random.default_rng(0)
     rates: dict[tuple[str, str], list[float]] = {}
     for _ in range(rounds):
