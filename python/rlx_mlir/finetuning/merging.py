@@ -80,12 +80,7 @@ def merge_adapter(
         stored = decode(own, rows, info.k) if dense is None else rows.view(dense).astype(np.float32)
         found.append(Merged(name, own, _size(change), _size(stored - wanted)))
     metadata = {key: file.metadata.typed(key) for key in file.metadata}
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        write_gguf(temporary, metadata, tensors, version=file.version)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_gguf(target, metadata, tensors, version=file.version)
     return found
 
 

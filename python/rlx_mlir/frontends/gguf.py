@@ -26,6 +26,7 @@ from .. import budgets
 from ..errors import GGUFError, InputError
 from ..files import open_regular
 from ..formats import FORMATS_BY_ID, BlockFormat, decode, get_format
+from ..paths import replacing
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
@@ -605,7 +606,7 @@ def write_gguf(
     *,
     version: int = 3,
 ) -> Path:
-    """Writes a GGUF file.
+    """Writes a GGUF file, which is the old one or the new one whatever happens meanwhile.
 
     Args:
         path: where to.
@@ -614,7 +615,8 @@ def write_gguf(
         tensors: arrays of f32, f16, bf16, f64 or integers; or (format name, uint8 rows, shape innermost last).
         version: 2 or 3, which are laid out alike.
 
-    Returns the path. Raises InputError for values that have no GGUF type and rows that do not fit their format.
+    Returns the path. Raises InputError for values that have no GGUF type and rows that do not fit their format, OSError where it can't be
+    written.
     """
     alignment = int(metadata.get("general.alignment", DEFAULT_ALIGNMENT))
     header = bytearray(MAGIC + struct.pack("<IQQ", version, len(tensors), len(metadata)))
@@ -635,10 +637,10 @@ def write_gguf(
         offset += expected + -expected % alignment
     header += bytes(-len(header) % alignment)
     target = Path(path)
-    with target.open("wb") as file:
+    with replacing(target) as file:
         file.write(header)
         for data in arrays:
-            file.write(np.ascontiguousarray(data).tobytes())
+            file.write(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
             file.write(bytes(-data.nbytes % alignment))
     return target
 
