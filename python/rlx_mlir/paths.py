@@ -73,13 +73,14 @@ def expand_user(path: str) -> Path:
 
 
 @contextlib.contextmanager
-def open_regular(path: str | os.PathLike[str], *, own: bool = False) -> Iterator[BinaryIO]:
+def open_regular(path: str | os.PathLike[str], *, own: bool = False, update: bool = False) -> Iterator[BinaryIO]:
     """Opens a regular file for reading, without waiting for what isn't one.
 
     Args:
         path: the file.
         own: it is used without anyone having named it: it must not be a link, has to be the user's or the superuser's,
             and others must not be able to write it.
+        update: for writing in place, too.
 
     Raises CacheError where it is no such file, OSError where it can't be opened.
     """
@@ -87,14 +88,15 @@ def open_regular(path: str | os.PathLike[str], *, own: bool = False) -> Iterator
     if own and os.path.islink(name):
         raise CacheError("it is a symbolic link, but a file is expected")
     # A pipe would be waited for without O_NONBLOCK, which files don't heed.
-    handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if own else 0))
+    flags = os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if own else 0)
+    handle = os.open(name, flags | (os.O_RDWR if update else os.O_RDONLY))
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise CacheError(f"it is {kind_of(status.st_mode)}, but a file is expected")
         if own and (reason := _not_own(status)):
             raise CacheError(f"it {reason}")
-        with os.fdopen(handle, "rb", closefd=False) as file:
+        with os.fdopen(handle, "r+b" if update else "rb", closefd=False) as file:
             yield file
     finally:
         os.close(handle)
