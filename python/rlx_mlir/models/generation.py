@@ -25,8 +25,8 @@ class Stats:
         load_seconds: opening the file and preparing the weights.
         compile_seconds: compiling both modules, or finding them compiled.
         peak_rss: largest resident size of the process so far, bytes, of memory and of mapped files.
-        prepared: where prepared weights are: `computed`, in memory; `kept`, in a file that this process wrote; `mapped`,
-            in a file that was there.
+        prepared: where prepared weights are: `computed`, in memory; `kept`, in a file that this process wrote;
+            `mapped`, in a file that was there.
         prepared_bytes: of that file; 0 where there is none.
     """
 

@@ -64,8 +64,7 @@ def in_cache(file: GGUFFile, artifacts: Sequence[Artifact]) -> Place | None:
     """Where the cache keeps a model's weights as some programs want them; None where the file is in memory alone."""
     if file.status is None:
         return None
-    state = file.status
-    system = {"inode": state.st_ino, "modified": state.st_mtime_ns, "changed": state.st_ctime_ns}
+    system = prepared_cache.system_identity(file.status)
     parts = prepared_cache.key_parts({"contents": file.fingerprint(), **system}, list(artifacts))
     return Place(prepared_cache.path_of(parts), parts, own=True)
 
@@ -167,7 +166,7 @@ class PreparedWeights(Kept):
         if before is None or path is None:
             return
         now = os.stat(path)
-        if (now.st_ino, now.st_size, now.st_mtime_ns) != (before.st_ino, before.st_size, before.st_mtime_ns):
+        if prepared_cache.system_identity(now) != prepared_cache.system_identity(before):
             raise OSError(0, "the model's file was changed meanwhile")
 
     def _give_up(self, error: OSError) -> None:
@@ -236,13 +235,20 @@ def set_weights(
     return weights
 
 
-def keep_in_folder(folder: Path, file: GGUFFile, config: ModelConfig, artifacts: Sequence[Artifact]) -> int:
+def keep_in_folder(
+    folder: Path, file: GGUFFile, config: ModelConfig, context: int, artifacts: Sequence[Artifact]
+) -> int:
     """Writes the weights of a model, as programs want them, into the folder of these; gives the bytes of the file.
+
+    Args:
+        folder: where.
+        file, config, context: see `set_weights`.
+        artifacts: the programs.
 
     Raises GGUFError for weights that aren't finite, OSError where the file can't be written.
     """
     replaced_weights(file, iter(config.weights.values()), "refuse")
-    params = decoder.parameters(config, file, config.context)
+    params = decoder.parameters(config, file, context)
     weights = PreparedWeights(file)
     weights.begin(in_folder(folder, file, artifacts), _source_bytes(artifacts, params))
     with weights:
@@ -254,4 +260,13 @@ def keep_in_folder(folder: Path, file: GGUFFile, config: ModelConfig, artifacts:
     return weights.size
 
 
-__all__ = ["IN_FOLDER", "LEAST_BYTES", "Place", "PreparedWeights", "in_cache", "in_folder", "keep_in_folder", "set_weights"]
+__all__ = [
+    "IN_FOLDER",
+    "LEAST_BYTES",
+    "Place",
+    "PreparedWeights",
+    "in_cache",
+    "in_folder",
+    "keep_in_folder",
+    "set_weights",
+]

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -64,6 +65,16 @@ def _code() -> str:
     return f"{digest_files(iter(files), home)} numpy {np.__version__} {ml_dtypes.__version__}"
 
 
+def _formats() -> str:
+    """A digest of the block formats that were registered."""
+    return hashlib.sha256(repr(registered_formats()).encode()).hexdigest()
+
+
+def system_identity(status: os.stat_result) -> dict[str, int]:
+    """What the system says of a file that is another once it was written: when that was can't be set by anyone."""
+    return {"inode": status.st_ino, "modified": status.st_mtime_ns, "changed": status.st_ctime_ns}
+
+
 def key_parts(source: Mapping[str, object], artifacts: list[Artifact]) -> dict[str, object]:
     """What a file is for: the source of the parameters, how they are prepared, and by which code.
 
@@ -71,11 +82,11 @@ def key_parts(source: Mapping[str, object], artifacts: list[Artifact]) -> dict[s
         source: what identifies it, as JSON can write it.
         artifacts: of the programs that share the parameters.
     """
-    formulas = [[asdict(own.preparation), [asdict(spec) for spec in own.parameters]] for own in artifacts]
+    formulas = json.dumps([[own.preparation, own.parameters] for own in artifacts], default=vars, sort_keys=True)
     return {
         "source": dict(source),
-        "preparation": key_of({"formulas": formulas}),
-        "formats": hashlib.sha256(repr(registered_formats()).encode()).hexdigest(),
+        "preparation": hashlib.sha256(formulas.encode()).hexdigest(),
+        "formats": _formats(),
         "code": _code(),
     }
 
@@ -150,13 +161,25 @@ def files() -> Iterator[tuple[Path, os.stat_result]]:
             yield path, path.lstat()
 
 
-def describe(path: Path) -> Mapping[str, object]:
+def describe(path: Path) -> Mapping[str, Any]:
     """What a file of the cache holds; raises CacheError, OSError where it can't be used."""
     check_folder(path.parent)
     found = describe_prepared(path)
     if key_of(found.get("key", {})) != path.name.removesuffix(SUFFIX):
         raise CacheError("it was renamed: it is of another source, or was prepared in another way")
     return found
+
+
+def obstacle(description: Mapping[str, Any]) -> str:
+    """Why a file that holds this would not be used, whatever is loaded; nothing where it may."""
+    key, model = description["key"], description["model"]
+    if key["code"] != _code() or key["formats"] != _formats():
+        return "another version of this package, or of numpy, prepared them, or other block formats were registered"
+    try:
+        status = os.stat(model)
+    except OSError:
+        return "the model's file isn't there any more"
+    return "" if system_identity(status).items() <= key["source"].items() else "the model's file was changed"
 
 
 def read_ahead(path: Path, size: int) -> None:
@@ -181,6 +204,8 @@ __all__ = [
     "key_parts",
     "make_room",
     "most_bytes",
+    "obstacle",
     "path_of",
     "read_ahead",
+    "system_identity",
 ]

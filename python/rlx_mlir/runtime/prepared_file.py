@@ -2,10 +2,10 @@
 """Prepared parameters in a file: written array by array, and mapped by every process that reads them.
 
 A file is, little-endian: a header of `ALIGNMENT` bytes; the arrays, each from a multiple of `ALIGNMENT` on, as they are
-in memory; the index, a JSON object with what the arrays are of, and where each one is. The header has sizes and a digest
-of itself and the index, so that a file that is damaged, cut off or of another version is noticed. Arrays have no
-digest: to compute one at each start would take longer than to prepare them anew. What wrote them is as trusted as what
-wrote the cache's code.
+in memory; the index, a JSON object with what the arrays are of, and where each one is. The header has sizes and a
+digest of itself and the index, so that a file that is damaged, cut off or of another version is noticed. Arrays have no
+digest, as to compute it at each start would take about as long as to prepare them anew: whoever can write the file is
+trusted as whoever can write the cache's code.
 
 A file gets its name before the system has written all of it to the disk: while the machine runs, everyone reads it
 through the same memory. So the header says which start of the machine it was written in, until somebody has waited
