@@ -641,8 +641,8 @@ def write_gguf(
         tensors: arrays of f32, f16, bf16, f64 or integers; or (format name, uint8 rows, shape innermost last).
         version: 2 or 3, which are laid out alike.
 
-    Returns the path. Raises InputError for values that have no GGUF type and rows that do not fit their format, OSError where it can't be
-    written.
+    Returns the path. Raises InputError for values that have no GGUF type and rows that do not fit their format, OSError
+    where it can't be written.
     """
     alignment = int(metadata.get("general.alignment", DEFAULT_ALIGNMENT))
     header = bytearray(MAGIC + struct.pack("<IQQ", version, len(tensors), len(metadata)))

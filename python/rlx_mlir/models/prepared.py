@@ -209,14 +209,15 @@ def set_weights(
         added: parameters that aren't in the file.
         place: where prepared weights are kept; None where they aren't.
 
-    Raises GGUFError for weights that aren't finite, and what `set_params` raises.
+    Raises GGUFError for weights that aren't finite, CacheError where the environment gives the cache a limit that is no
+    number, and what `set_params` raises.
     """
     params = decoder.parameters(config, file, context)
     weights = PreparedWeights(file)
     artifacts = [own.artifact for own in executables if isinstance(getattr(own, "artifact", None), Artifact)]
     size = _source_bytes(artifacts, params | dict(added))
     kept = None if place is None or len(artifacts) < len(executables) else place(artifacts)
-    if kept is not None and kept.own and size < LEAST_BYTES:
+    if kept is not None and kept.own and (size < LEAST_BYTES or not prepared_cache.most_bytes()):
         kept = None
     found = None if kept is None else kept.find()
     if found is not None:

@@ -155,7 +155,8 @@ def _identify_for_all(source: Array, mapping: mmap.mmap | None) -> str:
     if mapping is None or not source.nbytes or not source.flags.c_contiguous or _owner(source) is not mapping:
         return _contents(source)
     start = np.frombuffer(mapping, np.uint8).ctypes.data
-    return f"{_kind(source)} at byte {source.ctypes.data - start}"
+    at = source.ctypes.data - start
+    return f"{_kind(source)} of bytes {at} to {at + source.nbytes}"
 
 
 class _Work:
