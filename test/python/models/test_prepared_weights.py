@@ -272,17 +272,17 @@ def test_a_full_disk_costs_a_warning(
     model: Path, folder: Path, expected: np.ndarray, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After any number of arrays, and while room is reserved."""
+    original, left = PreparedWriter.add, [0]
+
+    def add(self: PreparedWriter, key: str, array: np.ndarray) -> np.ndarray:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left[0] -= 1
+        return original(self, key, array)
+
     for number in (0, 1, 3):
-        left = [number]
-
-        def add(self: PreparedWriter, key: str, array: np.ndarray, left: list[int] = left) -> np.ndarray:
-            if not left[0]:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            left[0] -= 1
-            return original(self, key, array)
-
+        left[0] = number
         with monkeypatch.context() as patch:
-            original = PreparedWriter.add
             patch.setattr(PreparedWriter, "add", add)
             check(model, expected, "computed")
         assert list(folder.iterdir()) == []
