@@ -162,7 +162,7 @@ class PreparedWriter:
             return array
         with self._turn:
             at, self._end = self._end, self._end + -(-array.nbytes // ALIGNMENT) * ALIGNMENT
-        _write(self._handle, memoryview(array.reshape(-1).view(np.uint8)), at)
+        _write(self._handle, array.reshape(-1).view(np.uint8).data, at)
         mapping = mmap.mmap(self._handle, array.nbytes, access=mmap.ACCESS_READ, offset=at)
         word = next(word for word, kind in DTYPES.items() if kind == array.dtype)
         with self._turn:

@@ -151,7 +151,8 @@ LINES = (
     "models --json",
     "models --verify",
     "inspect {llama} --tensors --verify --json",
-    "compile {llama} -o {out} --weights --threads 1 --activations exact --context 64 --chunk 16 --time-limit 900 --json",
+    "compile {llama} -o {out} --weights --threads 1 --activations exact --context 64 --chunk 16 --time-limit 900 "
+    "--json",
     "compile {llama} --timing --context 64 --chunk 16",
     "compile {llama} -o {out} --target nvptx --chip sm_80 --ptx 8.6 --cubin never --context 64 --chunk 16",
     "emit {module} --stage llvm --triple {triple} --cpu {cpu} --features {features} -o {out}.ll",
