@@ -145,7 +145,8 @@ def test_loaded_with(option: str, tiny_llama: Path, plain: np.ndarray) -> None:
 #: Command lines that use the options; words in braces are files.
 LINES = (
     "generate {llama} hello --max-tokens 3 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --stop zzz --chat "
-    "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --no-prepared-cache --device cpu --json --stats",
+    "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --no-prepared-cache --device cpu --json "
+    "--stats",
     "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero --activations exact --context 64 --chunk 16",
     "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --prompt query --json",
     "models --json",
