@@ -43,7 +43,9 @@ def as_array(what: str, value: object) -> Array:
     Raises InputError for masked arrays, arrays on other devices, element types that numpy and `ml_dtypes` don't have,
     and whatever can't be read as an array.
     """
-    if isinstance(value, np.ma.MaskedArray):
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(value, np.ma.MaskedArray):  # which numpy loads where it is asked for
         raise InputError(f"{what} is an array of numpy, but got a masked one: fill it first")
     if isinstance(value, np.ndarray):
         return value

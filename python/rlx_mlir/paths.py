@@ -11,8 +11,8 @@ import contextlib
 import glob
 import os
 import pwd
+import secrets
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,8 @@ __all__ = [
     "open_output",
     "open_regular",
     "read_small",
-    "whole_file",
+    "remove_left_over",
+    "replacing",
     "write_atomically",
     "write_output",
 ]
@@ -72,13 +73,14 @@ def expand_user(path: str) -> Path:
 
 
 @contextlib.contextmanager
-def open_regular(path: str | os.PathLike[str], *, own: bool = False) -> Iterator[BinaryIO]:
+def open_regular(path: str | os.PathLike[str], *, own: bool = False, update: bool = False) -> Iterator[BinaryIO]:
     """Opens a regular file for reading, without waiting for what isn't one.
 
     Args:
         path: the file.
         own: it is used without anyone having named it: it must not be a link, has to be the user's or the superuser's,
             and others must not be able to write it.
+        update: for writing in place, too.
 
     Raises CacheError where it is no such file, OSError where it can't be opened.
     """
@@ -86,14 +88,15 @@ def open_regular(path: str | os.PathLike[str], *, own: bool = False) -> Iterator
     if own and os.path.islink(name):
         raise CacheError("it is a symbolic link, but a file is expected")
     # A pipe would be waited for without O_NONBLOCK, which files don't heed.
-    handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if own else 0))
+    flags = os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if own else 0)
+    handle = os.open(name, flags | (os.O_RDWR if update else os.O_RDONLY))
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise CacheError(f"it is {kind_of(status.st_mode)}, but a file is expected")
         if own and (reason := _not_own(status)):
             raise CacheError(f"it {reason}")
-        with os.fdopen(handle, "rb", closefd=False) as file:
+        with os.fdopen(handle, "r+b" if update else "rb", closefd=False) as file:
             yield file
     finally:
         os.close(handle)
@@ -162,44 +165,62 @@ def _user(number: int) -> str:
 # Writing ------------------------------------------------------------------------------------------
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Writes a file by renaming: readers see the old content or the new, never a part.
+@contextlib.contextmanager
+def replacing(path: Path, *, durable: bool = False, private: bool = False) -> Iterator[BinaryIO]:
+    """A new file, open to be written and read, that takes the name of another once the block is over.
 
-    A link of that name is replaced, not followed. What a process left that was killed while it wrote the same file is
-    removed, once it is old enough.
+    Readers see the old content or the new, never a part; where the block raises, the new file is gone and the old one
+    is as it was. A link of that name is replaced, not followed. What a process left that was killed while it wrote the
+    same file is removed, once it is old enough.
 
     Args:
         path: the file; folders that it needs are made.
-        data: its content.
         durable: have it on the disk before it gets its name: a machine that stops leaves one of both, too.
+        private: the user alone may read and write it, as the cache wants; else the process's umask decides, as for any
+            other file.
+
+    Raises OSError where it can't be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left_over in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
-        with contextlib.suppress(OSError):
-            if time.time() - left_over.lstat().st_mtime > LEFT_OVER_SECONDS:
-                left_over.unlink()
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent)
+    remove_left_over(path.parent, path.name)
+    temporary, handle = _new_file(path, 0o600 if private else 0o666)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
+        with os.fdopen(handle, "w+b") as file:
+            yield file
+            file.flush()
             if durable:
-                file.flush()
-                os.fsync(file.fileno())
+                os.fsync(handle)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-@contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A name beside a file's to write it under: it gets its own once it is complete, and nothing is left otherwise."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{_PART}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+def _new_file(path: Path, mode: int) -> tuple[Path, int]:
+    """A file beside another that nobody had before, open; the umask takes bits of its mode."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_PART}")
+        with contextlib.suppress(FileExistsError):
+            return temporary, os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+
+
+def remove_left_over(folder: Path, name: str = "") -> None:
+    """Removes what processes left that were killed while they wrote a file in a folder, or any, once it is old."""
+    for left_over in folder.glob(f".{glob.escape(name) or '*'}.*{_PART}"):
+        with contextlib.suppress(OSError):
+            if time.time() - left_over.lstat().st_mtime > LEFT_OVER_SECONDS:
+                left_over.unlink()
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = False, private: bool = False) -> None:
+    """Writes a file as `replacing` does, whose arguments and errors these are.
+
+    Args:
+        path, durable, private: see there.
+        data: its content.
+    """
+    with replacing(path, durable=durable, private=private) as file:
+        file.write(data)
 
 
 @contextlib.contextmanager

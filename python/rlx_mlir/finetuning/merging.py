@@ -15,7 +15,6 @@ from rlx_mlir.formats import decode, encode, get_format
 from rlx_mlir.frontends.gguf import GGUFFile, Tensor, write_gguf
 from rlx_mlir.models.adapter import read_adapter
 from rlx_mlir.models.config import WEIGHT_TYPES, ModelConfig
-from rlx_mlir.paths import whole_file
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,7 @@ def merge_adapter(
         stored = decode(own, rows, info.k) if dense is None else rows.view(dense).astype(np.float32)
         found.append(Merged(name, own, _size(change), _size(stored - wanted)))
     metadata = {key: file.metadata.typed(key) for key in file.metadata}
-    with whole_file(target) as temporary:
-        write_gguf(temporary, metadata, tensors, version=file.version)
+    write_gguf(target, metadata, tensors, version=file.version)
     return found
 
 

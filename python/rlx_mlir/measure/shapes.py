@@ -29,7 +29,7 @@ from rlx_mlir.errors import GGUFError, InputError, UnsupportedError
 from rlx_mlir.formats import encode, get_format
 from rlx_mlir.frontends.gguf import GGUFFile, Tensor, write_gguf
 from rlx_mlir.models.tokenizer import TokenType, byte_alphabet
-from rlx_mlir.paths import cache_dir, make_private, whole_file
+from rlx_mlir.paths import cache_dir, make_private
 from rlx_mlir.runtime.shown import size_text
 
 #: Elements from which blocks are drawn, of each format and number of columns.
@@ -205,8 +205,7 @@ def write_shape(path: str | os.PathLike[str], shape: Shape, *, seed: int = 0, pr
         tensors |= {f"blk.{layer}.{norm}.weight": ones for norm in ("attn_norm", "ffn_norm")}
     for name, (kind, (rows, k)) in shape.matrices().items():
         tensors[name] = (kind, pieces(name, kind, rows, k), (rows, k))
-    with whole_file(target) as temporary:
-        write_gguf(temporary, {**_metadata(shape), _ORIGIN: _origin(shape, seed)}, tensors)
+    write_gguf(target, {**_metadata(shape), _ORIGIN: _origin(shape, seed)}, tensors)
     _pool.cache_clear()
     return target
 

@@ -24,7 +24,10 @@ class Stats:
         decode_seconds: time for the tokens after the first, sampling included, the caller's own work left out.
         load_seconds: opening the file and preparing the weights.
         compile_seconds: compiling both modules, or finding them compiled.
-        peak_rss: largest resident size of the process so far, bytes.
+        peak_rss: largest resident size of the process so far, bytes, of memory and of mapped files.
+        prepared: where prepared weights are: `computed`, in memory; `kept`, in a file that this process wrote;
+            `mapped`, in a file that was there.
+        prepared_bytes: of that file; 0 where there is none.
     """
 
     prompt_tokens: int = 0
@@ -35,6 +38,8 @@ class Stats:
     load_seconds: float = 0.0
     compile_seconds: float = 0.0
     peak_rss: int = 0
+    prepared: str = "computed"
+    prepared_bytes: int = 0
 
     @property
     def prompt_rate(self) -> float:

@@ -29,6 +29,7 @@ from ..formats.activations import ACTIVATIONS
 from ..frontends.gguf import GGUFFile
 from ..limits import in_threads
 from ..place import located
+from ..runtime.artifact import Artifact
 from ..runtime.prepare import Prepared
 from . import decoder
 from .adapter import read_adapter
@@ -39,9 +40,10 @@ from .config import ModelConfig, check_context
 from .decode_threads import decode_threads
 from .generation import Generation, Stats, StopStrings, peak_rss
 from .hub import resolve
+from .prepared import IN_FOLDER, Place, in_cache, in_folder, set_weights
 from .sampling import Sampler
 from .tokenizer import Tokenizer
-from .weights import check_nonfinite, replaced_weights
+from .weights import check_nonfinite
 
 if TYPE_CHECKING:
     from ..hir import GraphModule
@@ -100,6 +102,7 @@ def load_model(
     lora: str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
     cache: bool = True,
+    prepared_cache: bool | None = None,
     download: bool = True,
     progress: Progress | None = None,
 ) -> Model:
@@ -127,6 +130,8 @@ def load_model(
         time_limit: seconds that each of the two programs may take to compile; by default what the budget
             ``compile_seconds`` allows, see `rlx_mlir.budgets`.
         cache: keep compiled code for later processes, and use it.
+        prepared_cache: keep prepared weights for later processes, and use them: a file about as large as the model's,
+            which all processes map, see docs/models.md. By default as ``cache`` says.
         download: fetch a model of a known name that is not there.
         progress: called with a few words before each step that may take time.
 
@@ -142,6 +147,8 @@ def load_model(
     ):
         checks.text(name, value)
     checks.flag("cache", cache)
+    if prepared_cache is not None:
+        checks.flag("prepared_cache", prepared_cache)
     checks.flag("download", download)
     if progress is not None:
         checks.callback("progress", progress, "text")
@@ -213,17 +220,28 @@ def load_model(
         **executables,
     )
     say("preparing weights")
-    replaced = replaced_weights(file, iter(config.weights.values()), nonfinite)
-    params = decoder.parameters(config, file, context, replaced)
-    if adapter is not None:
-        params |= adapter.params()
-    shared = _Packed(file.release)  # both programs read one copy of each packed weight
-    for executable in executables.values():
-        executable.set_params(params, shared=shared)
-    file.release()
+    place: Callable[[Sequence[Artifact]], Place | None] | None = None
+    if folder is not None and (folder.folder / IN_FOLDER).exists():
+        place = partial(in_folder, folder.folder, file)
+    elif cache if prepared_cache is None else prepared_cache:
+        place = partial(in_cache, file)
+    weights = set_weights(
+        file,
+        config,
+        context,
+        tuple(executables.values()),
+        nonfinite=nonfinite,
+        added={} if adapter is None else adapter.params(),
+        place=place,
+    )
     ready = time.perf_counter()
     compile_seconds = ready_to_load - opened
-    model._times(load_seconds=ready - begin - compile_seconds, compile_seconds=compile_seconds)
+    model._times(
+        load_seconds=ready - begin - compile_seconds,
+        compile_seconds=compile_seconds,
+        prepared=weights.state,
+        prepared_bytes=weights.size,
+    )
     return model
 
 
@@ -232,18 +250,6 @@ def _vocabulary_size(file: GGUFFile, config: ModelConfig) -> int:
     key = "tokenizer.ggml.tokens"
     size = file.metadata.length(key) if key in file.metadata else None
     return config.vocab if size is None else size
-
-
-class _Packed(dict[str, Prepared]):
-    """Packed weights by what they are made from; what was read for one is given back before the next is made."""
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        super().__init__()
-        self._release = release
-
-    def __setitem__(self, key: str, value: Prepared) -> None:
-        super().__setitem__(key, value)
-        self._release()
 
 
 def maxima(program: str, *, context: int, chunk: int) -> dict[str, int]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from rlx_mlir import native
 from rlx_mlir.errors import CacheError, RlxError
 from rlx_mlir.formats import registered_formats
-from rlx_mlir.paths import cache_dir, check_private, make_private
+from rlx_mlir.paths import cache_dir, check_private, make_private, write_atomically
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.identity import compiler_parts
 
@@ -115,6 +115,6 @@ def keep(artifact: Artifact) -> None:
     try:
         check_folder(folder())
         make_private(folder())
-        artifact.save(folder() / f"{key_of(artifact.key)}.rlx")
+        write_atomically(folder() / f"{key_of(artifact.key)}.rlx", artifact.to_bytes(), private=True)
     except (OSError, CacheError) as error:
         log.warning("can't write to the cache %s: %s", os.fspath(folder()), error)

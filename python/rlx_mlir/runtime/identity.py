@@ -25,7 +25,7 @@ import numpy as np
 from rlx_mlir import native
 from rlx_mlir.errors import CacheError
 
-__all__ = ["build_id", "compiler_parts"]
+__all__ = ["build_id", "compiler_parts", "digest_files"]
 
 _DISTRIBUTION = "xtc-mlir-python-bindings"
 _CHUNK = 1 << 20
@@ -51,7 +51,7 @@ def compiler_parts() -> Mapping[str, str]:
         return MappingProxyType(
             {
                 "sources": _digest_sources(Path(__file__).resolve().parent.parent),
-                "extensions": _digest(_extensions()),
+                "extensions": digest_files(_extensions()),
                 "libraries": _digest_libraries(),
                 "bindings": _digest_bindings(),
                 # Constants are folded by these.
@@ -68,10 +68,10 @@ def _digest_sources(root: Path) -> str:
     files = []
     for folder, _, names in os.walk(root):
         files += [os.path.join(folder, name) for name in names if name.endswith(".py")]
-    return _digest(map(Path, sorted(files)), root)
+    return digest_files(map(Path, sorted(files)), root)
 
 
-def _digest(files: Iterator[Path], root: Path | None = None) -> str:
+def digest_files(files: Iterator[Path], root: Path | None = None) -> str:
     digest = hashlib.sha256()
     for path in files:
         name = path.name if root is None else path.relative_to(root).as_posix()

@@ -11,6 +11,7 @@ import mmap
 import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,20 +102,61 @@ class Prepared:
 Shared = MutableMapping[str, Prepared]
 
 
+class Kept(dict[str, Prepared]):
+    """Shared parameters that a subclass takes from elsewhere, where they outlast the process.
+
+    Attributes:
+        mapping: the mapped file whose parts are told apart by where they lie in it, not by their contents.
+    """
+
+    mapping: mmap.mmap | None = None
+
+    def obtain(self, key: str, compute: Callable[[], Array]) -> Array:
+        """A prepared parameter: what `compute` gives, or has given before; several threads may ask.
+
+        Args:
+            key: the formula and the contents that give it, the same in each process.
+            compute: computes it.
+        """
+        raise NotImplementedError
+
+
+def _owner(source: Array) -> Any:
+    """What has the memory of an array."""
+    owner: Any = source
+    while isinstance(owner, (np.ndarray, memoryview)):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return owner
+
+
+def _kind(source: Array) -> str:
+    return f"{source.dtype}{list(source.shape)}"
+
+
+def _contents(source: Array) -> str:
+    contents = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
+    return f"{_kind(source)} sha256:{hashlib.sha256(contents.data).hexdigest()}"
+
+
 def _identify(source: Array) -> tuple[str, weakref.ref[mmap.mmap] | None]:
     """What tells the contents of an array from all others, and the mapping that has to be alive for that.
 
     Memory of a file that is mapped to be read has contents that stay: its address will do, which costs nothing. All
     other memory may change between two calls, or belong to another array by then: it is identified by its contents.
     """
-    kind = f"{source.dtype}{list(source.shape)}"
-    owner: Any = source
-    while isinstance(owner, (np.ndarray, memoryview)):
-        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    owner = _owner(source)
     if isinstance(owner, mmap.mmap) and source.flags.c_contiguous and memoryview(owner).readonly:
-        return f"{kind} at {source.ctypes.data:#x} of {id(owner):#x}", weakref.ref(owner)
-    contents = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
-    return f"{kind} sha256:{hashlib.sha256(contents.data).hexdigest()}", None
+        return f"{_kind(source)} at {source.ctypes.data:#x} of {id(owner):#x}", weakref.ref(owner)
+    return _contents(source), None
+
+
+def _identify_for_all(source: Array, mapping: mmap.mmap | None) -> str:
+    """What tells the contents of an array from all others in each process that has mapped the same file."""
+    if mapping is None or not source.nbytes or not source.flags.c_contiguous or _owner(source) is not mapping:
+        return _contents(source)
+    start = np.frombuffer(mapping, np.uint8).ctypes.data
+    at = source.ctypes.data - start
+    return f"{_kind(source)} of bytes {at} to {at + source.nbytes}"
 
 
 class _Work:
@@ -125,6 +167,7 @@ class _Work:
         self._sources = sources
         self._count = len(preparation.sources)
         self._identities: dict[str, tuple[str, weakref.ref[mmap.mmap] | None]] = {}
+        self._lasting: dict[str, str] = {}
 
     def _step(self, index: int) -> PrepareStep:
         return self._preparation.steps[index - self._count]
@@ -140,12 +183,25 @@ class _Work:
         return sum(self._sources[name].nbytes for name in self.used(index))
 
     def formula(self, index: int) -> str:
-        """How a value is computed, and from what."""
+        """How a value is computed, and from what, in this process."""
+        return self._formula(index, lambda name: self._identity(name)[0])
+
+    def lasting_key(self, index: int, mapping: mmap.mmap | None) -> str:
+        """A digest of how a value is computed, and from what, which is the same in each process."""
+
+        def identity(name: str) -> str:
+            if name not in self._lasting:
+                self._lasting[name] = _identify_for_all(self._sources[name], mapping)
+            return self._lasting[name]
+
+        return hashlib.sha256(self._formula(index, identity).encode()).hexdigest()
+
+    def _formula(self, index: int, identity: Callable[[str], str]) -> str:
         if index < self._count:
             name = self._preparation.sources[index]
-            return f"{json.dumps(name)} {self._identity(name)[0]}"
+            return f"{json.dumps(name)} {identity(name)}"
         step = self._step(index)
-        operands = ",".join(self.formula(operand) for operand in step.operands)
+        operands = ",".join(self._formula(operand, identity) for operand in step.operands)
         return f"{step.op}({operands};{json.dumps(step.attributes, sort_keys=True)})"
 
     def files(self, index: int) -> tuple[weakref.ref[mmap.mmap], ...]:
@@ -189,7 +245,7 @@ def prepare(
         preparation: what to compute.
         sources: the caller's parameters by name.
         shared: results by the formula and the contents that give them; known ones are taken from it, new ones added,
-            and those of files that are closed dropped. None where nothing is shared.
+            and those of files that are closed dropped; `Kept` has some from elsewhere. None where nothing is shared.
         place: puts each result where code reads it; they stay where they are by default.
         where: names that place, in the keys of `shared`.
 
@@ -206,9 +262,16 @@ def prepare(
         key = where + work.formula(index)
         entry = shared.get(key)
         if entry is None or not entry.is_current:
-            entry = shared[key] = Prepared(place(name, work.compute(index)), work.files(index))
+            entry = shared[key] = Prepared(place(name, _obtained(work, index, shared)), work.files(index))
         results[name] = entry.array
     return results
+
+
+def _obtained(work: _Work, index: int, shared: Shared) -> Array:
+    """A value: computed, or what has been kept of it."""
+    if not isinstance(shared, Kept):
+        return work.compute(index)
+    return shared.obtain(work.lasting_key(index, shared.mapping), partial(work.compute, index))
 
 
 def place_source(name: str, source: Array, shared: Shared | None, place: Place, where: str) -> Any:

@@ -111,7 +111,7 @@ def keep(parts: Parts, choices: Chosen, measured: Mapping[str, object]) -> Path:
     }
     check_folder(path.parent)
     make_private(path.parent)
-    write_atomically(path, json.dumps(content, indent=1).encode())
+    write_atomically(path, json.dumps(content, indent=1).encode(), private=True)
     return path
 
 

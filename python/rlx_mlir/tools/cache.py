@@ -32,6 +32,7 @@ _PARTS = {
     "models": "models",
     "compiled": "compiled",
     "tuned": "tuned",
+    "prepared": "prepared",
     "machine": "machine",
     "shapes": "shapes",
 }
@@ -49,7 +50,7 @@ app = typer.Typer(
     cls=Commands,
     invoke_without_command=True,
     rich_markup_mode="rich",
-    help="Show the cache: compiled code, what was measured, models; all of it can be made again.",
+    help="Show the cache: compiled code, prepared weights, what was measured, models; all of it can be made again.",
     epilog=example("rlx cache", "rlx cache list", "rlx cache explain smollm2", "rlx cache clear"),
 )
 
@@ -65,15 +66,16 @@ def cache(context: typer.Context, as_json: JsonOption = False) -> None:
         return
     typer.echo(description["folder"])
     for name, part in description["parts"].items():
-        typer.echo(f"  {name:<10} {part['files']:>5} files {part['bytes'] / 1e6:>9.1f} MB")
+        most = f" of at most {part['most_bytes'] / 1e6:.0f}" if "most_bytes" in part else ""
+        typer.echo(f"  {name:<10} {part['files']:>5} files {part['bytes'] / 1e6:>9.1f} MB{most}")
 
 
 @app.command("list", epilog=example("rlx cache list", "rlx cache list --json"))
 def list_entries(as_json: JsonOption = False) -> None:
-    """List compiled modules: key, size, what they are, and whether this machine and this compiler would use them."""
+    """List compiled modules and prepared weights: key, size, what they are, and whether they would be used here."""
     from rlx_mlir.stages import table
 
-    found = [entry.to_dict() for entry in entries()]
+    found = [entry.to_dict() for entry in entries()] + prepared_weights()
     if as_json:
         print_json(found)
         return
@@ -109,7 +111,7 @@ def clear(
     models: Annotated[bool, typer.Option("--models", help="Delete downloaded models, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete compiled code, what was measured (by `rlx tune`, of the machine), and models of `rlx bench --shape`."""
+    """Delete compiled code, prepared weights, what was measured, and models of `rlx bench --shape`."""
     freed = clear_cache(models=models)
     description = describe_cache()
     if as_json:
@@ -122,18 +124,20 @@ def clear(
 
 
 def describe_cache() -> Row:
-    """The folder, and number and size of the files of each kind."""
+    """The folder, number and size of the files of each kind, and how large prepared weights may become."""
     from rlx_mlir.paths import cache_dir
+    from rlx_mlir.runtime.prepared_cache import most_bytes
 
     parts = {}
     for name, folder in _PARTS.items():
         sizes = _sizes(cache_dir() / folder)
         parts[name] = {"files": len(sizes), "bytes": sum(sizes)}
+    parts["prepared"]["most_bytes"] = most_bytes()
     return {"folder": str(cache_dir()), "parts": parts}
 
 
 def clear_cache(*, models: bool = False) -> int:
-    """Deletes compiled code, what was measured, and random models, and returns how many bytes that were.
+    """Deletes compiled code, prepared weights, what was measured, and random models, and returns how many bytes.
 
     Raises CacheError where they can't be deleted.
 
@@ -240,6 +244,25 @@ def entries() -> list[Entry]:
         renamed = "" if held == path.stem else f"the file was renamed: what it holds has the key {held}"
         found.append(Entry(path, artifact, refused or renamed))
     return found
+
+
+def prepared_weights() -> list[Row]:
+    """The files of prepared weights, those that were used last first."""
+    from rlx_mlir.runtime import prepared_cache
+
+    rows = []
+    for path, status in sorted(prepared_cache.files(), key=lambda own: -own[1].st_mtime_ns):
+        row = {"key": path.name.removesuffix(prepared_cache.SUFFIX), "bytes": status.st_size}
+        rows.append({**row, "module": "weights", "options": "", "serves": "yes"})
+        try:
+            found = prepared_cache.describe(path)
+        except (OSError, RlxError) as error:
+            rows[-1]["serves"] = f"no: the file can't be used: {error}"
+            continue
+        rows[-1]["options"] = f"model={found['model']}"
+        if obstacle := prepared_cache.obstacle(found):
+            rows[-1]["serves"] = f"no: {obstacle}"
+    return rows
 
 
 def own_parts() -> Row:
@@ -395,4 +418,4 @@ def _format_explanation(own: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-__all__ = ["app", "clear_cache", "describe_cache", "entries", "explain_key", "explain_model"]
+__all__ = ["app", "clear_cache", "describe_cache", "entries", "explain_key", "explain_model", "prepared_weights"]

@@ -38,6 +38,7 @@ from rlx_mlir.tools.options import (
     ModelArgument,
     ModuleArgument,
     Nonfinite,
+    NoPreparedCacheOption,
     OutputOption,
     PassesOption,
     Program,
@@ -62,6 +63,7 @@ from rlx_mlir.version import __version__
 
 if TYPE_CHECKING:
     from rlx_mlir.models.config import ModelConfig
+    from rlx_mlir.runtime.artifact import Artifact
 
 _DEBUG = "RLX_DEBUG"
 
@@ -249,6 +251,7 @@ def generate(
         Nonfinite, typer.Option(help="Weights that are NaN or infinite: say where the first is, or read them as 0.")
     ] = Nonfinite.refuse,
     lora: LoraOption = None,
+    no_prepared_cache: NoPreparedCacheOption = False,
     device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
     stats: Annotated[
@@ -269,6 +272,7 @@ def generate(
             kv_dtype=kv_cache.value,
             nonfinite=nonfinite.value,
             lora=lora,
+            prepared_cache=not no_prepared_cache,
             target=device.value,
             progress=say,
         )
@@ -313,6 +317,7 @@ def generate(
             f"generated {done.generated_tokens} tokens, {done.decode_rate:.1f}/s ({generation.finish_reason}); "
             f"threads {loaded.threads}, to decode {loaded.decode_threads}; "
             f"load {done.load_seconds:.2f} s, compile {done.compile_seconds:.2f} s, "
+            f"weights {done.prepared}{f' in {done.prepared_bytes / 1e6:.0f} MB' * bool(done.prepared_bytes)}, "
             f"peak memory {done.peak_rss / 1e6:.0f} MB",
             err=True,
         )
@@ -348,6 +353,7 @@ def inspect(
         "rlx compile smollm2",
         "rlx compile model.gguf --activations exact --context 8192 -o folder",
         "rlx compile smollm2 --target nvptx --chip sm_90a -o folder",
+        "rlx compile model.gguf -o folder --weights",
         "rlx compile smollm2 --timing",
     ),
 )
@@ -357,6 +363,9 @@ def compile_model(
         Path | None,
         typer.Option("-o", "--output", help="Folder for prefill.rlx and decode.rlx, which `rlx generate` takes, too."),
     ] = None,
+    keep_weights: Annotated[
+        bool, typer.Option("--weights", help="Also the weights as the programs want them, as large as the model.")
+    ] = False,
     threads: ThreadsOption = None,
     activations: ActivationsOption = Activations.int8,
     context: ContextOption = None,
@@ -381,6 +390,8 @@ def compile_model(
     from rlx_mlir.runtime.artifact import Artifact
 
     config, positions = configuration(model, context)
+    if keep_weights and output is None:
+        raise InputError("'--weights' are kept in a folder: '--output' says in which")
     if timing:
         if output is not None:
             raise InputError("'--timing' writes no files: leave '--output' out")
@@ -388,6 +399,7 @@ def compile_model(
         _time_compilation(model, config, positions, min(chunk, positions), activations.value, as_json, machine)
         return
     rows: dict[str, dict[str, Any]] = {}
+    artifacts = []
     for program in decoder.PROGRAMS:
         begin = time.perf_counter()
         with progress() as say:
@@ -407,6 +419,7 @@ def compile_model(
                 time_limit=time_limit,
             )
         artifact = compiled if isinstance(compiled, Artifact) else compiled.artifact
+        artifacts.append(artifact)
         rows[program] = {
             "seconds": time.perf_counter() - begin,
             "kernels": len(artifact.kernels),
@@ -420,8 +433,9 @@ def compile_model(
                 artifact.save(output / f"{program}.rlx")
     if output is not None:
         _describe_folder(output, model, config, positions, chunk, activations.value, target.value)
+    size = _keep_weights(output, model, config, positions, artifacts) if output is not None and keep_weights else 0
     if as_json:
-        print_json({"model": model, "programs": rows})
+        print_json({"model": model, "programs": rows, "weights_bytes": size})
         return
     for program, row in rows.items():
         typer.echo(
@@ -429,6 +443,20 @@ def compile_model(
             f"{row['code_bytes'] / 1e3:.0f} kB of code, {row['arena_bytes'] / 1e6:.1f} MB of scratch memory"
             + (f", in {row['file']}" if output is not None else "")
         )
+    if size:
+        typer.echo(f"weights  {size / 1e6:.0f} MB")
+
+
+def _keep_weights(output: Path, model: str, config: ModelConfig, context: int, artifacts: list[Artifact]) -> int:
+    """Writes weights beside the programs that want them so; gives the bytes of the file."""
+    from rlx_mlir.frontends.gguf import GGUFFile
+    from rlx_mlir.models.hub import resolve
+    from rlx_mlir.models.prepared import keep_in_folder
+
+    with progress() as say, writing(output):
+        if say is not None:
+            say("preparing weights")
+        return keep_in_folder(output, GGUFFile(resolve(model)), config, context, artifacts)
 
 
 def _describe_folder(

@@ -152,6 +152,9 @@ LoraOption = Annotated[
     Path | None,
     typer.Option("--lora", help="Folder with an adapter, of `rlx finetune` or PEFT.", show_default=False),
 ]
+NoPreparedCacheOption = Annotated[
+    bool, typer.Option("--no-prepared-cache", help="Neither keep prepared weights for the next start nor use them.")
+]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write, in place of stdout.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

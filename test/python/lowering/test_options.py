@@ -98,6 +98,7 @@ LOADING: dict[str, tuple[Any, bool]] = {
     "nonfinite": ("zero", True),
     "target": ("cpu", True),
     "cache": (False, True),
+    "prepared_cache": (False, True),
     "download": (False, True),
     "progress": (lambda words: None, True),
     "time_limit": (500.0, True),
@@ -145,13 +146,15 @@ def test_loaded_with(option: str, tiny_llama: Path, plain: np.ndarray) -> None:
 #: Command lines that use the options; words in braces are files.
 LINES = (
     "generate {llama} hello --max-tokens 3 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --stop zzz --chat "
-    "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --device cpu --json --stats",
+    "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --no-prepared-cache --device cpu --json "
+    "--stats",
     "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero --activations exact --context 64 --chunk 16",
     "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --prompt query --json",
     "models --json",
     "models --verify",
     "inspect {llama} --tensors --verify --json",
-    "compile {llama} -o {out} --threads 1 --activations exact --context 64 --chunk 16 --time-limit 900 --json",
+    "compile {llama} -o {out} --weights --threads 1 --activations exact --context 64 --chunk 16 --time-limit 900 "
+    "--json",
     "compile {llama} --timing --context 64 --chunk 16",
     "compile {llama} -o {out} --target nvptx --chip sm_80 --ptx 8.6 --cubin never --context 64 --chunk 16",
     "emit {module} --stage llvm --triple {triple} --cpu {cpu} --features {features} -o {out}.ll",
