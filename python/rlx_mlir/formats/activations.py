@@ -6,6 +6,17 @@ from __future__ import annotations
 #: Ways in which activations meet quantised weights: the option `activations` of whatever compiles.
 ACTIVATIONS = ("int8", "int16", "exact")
 
+#: What models are loaded with: the most exact way that decodes as fast as the others, where the target has it.
+AUTO = "auto"
+
+
+def way_of(activations: str, target: str) -> str:
+    """The way that `auto` stands for on a target, `int16` on CPUs and `int8` on GPUs; other words are what they say."""
+    if activations != AUTO:
+        return activations
+    return "int16" if target == "cpu" else "int8"
+
+
 #: Element types of the integers by their bits: those of one, two and three digits to the base 128.
 INTEGERS = {8: "i8", 15: "i16", 22: "i32"}
 

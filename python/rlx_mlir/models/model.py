@@ -25,7 +25,7 @@ from .. import budgets, checks
 from ..arrays import as_array
 from ..dtypes import DTYPES
 from ..errors import ContextLengthError, ExecutionError, InputError, TimeLimitError
-from ..formats.activations import ACTIVATIONS
+from ..formats.activations import ACTIVATIONS, AUTO, way_of
 from ..frontends.gguf import GGUFFile
 from ..limits import in_threads
 from ..place import located
@@ -93,7 +93,7 @@ def load_model(
     path_or_name: str | os.PathLike[str],
     *,
     threads: int | None = None,
-    activations: str = "int8",
+    activations: str = AUTO,
     context: int | None = None,
     chunk: int = 512,
     kv_dtype: str = "f32",
@@ -114,9 +114,9 @@ def load_model(
             Programs are code: load folders of those alone whom you trust.
         threads: of the compiled code; None for as many as the process may use, but to decode no more than it takes to
             read the weights of a large model, which is measured once for a machine, see docs/performance.md.
-        activations: how activations meet quantised weights. ``int8`` rounds them to 8 bits, block by block, and what
-            queries, keys and values are computed from to 15; ``int16`` rounds all to 15 bits; ``exact`` computes with
-            decoded weights in f32.
+        activations: how activations meet quantised weights: ``auto`` is ``int16`` on CPUs, ``int8`` on GPUs. ``int8``
+            rounds them to 8 bits, block by block, and on CPUs what queries, keys and values are computed from to 15;
+            ``int16`` rounds all to 15 bits; ``exact`` computes with decoded weights in f32.
         context: positions that can be used, at most the model's own; by default that, but not more than 2048.
         chunk: tokens of a prompt that are processed at once.
         kv_dtype: element type of cached keys and values, ``f32``, ``f16`` or ``bf16``: the narrow ones take half of
@@ -154,8 +154,9 @@ def load_model(
         checks.callback("progress", progress, "text")
     check_nonfinite(nonfinite)
     say = progress or _silent
-    if activations not in ACTIVATIONS:
-        raise InputError(f"'activations' must be one of {', '.join(ACTIVATIONS)}, but is {activations!r}")
+    if activations not in (AUTO, *ACTIVATIONS):
+        words = ", ".join((AUTO, *ACTIVATIONS))
+        raise InputError(f"'activations' must be one of {words}, but is {activations!r}")
     if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
         raise InputError(f"'chunk' must be an integer of at least 1, but is {chunk!r}")
     begin = time.perf_counter()
@@ -163,12 +164,13 @@ def load_model(
     folder = compiled_folder(path_or_name)
     if folder is not None:
         folder.agree(
-            context=(context, None), chunk=(chunk, 512), activations=(activations, "int8"), device=(target, "cpu")
+            context=(context, None), chunk=(chunk, 512), activations=(activations, AUTO), device=(target, "cpu")
         )
         context, chunk, activations, target = folder.context, folder.chunk, folder.activations, folder.device
         path_or_name = folder.model
         if lora is not None:
             raise InputError(f"'{folder.folder}' was compiled without an adapter: load the model that it is of")
+    activations = way_of(activations, target)
     file = GGUFFile(resolve(path_or_name, download=download, progress=progress is not None))
     config = dataclasses.replace(ModelConfig.from_gguf(file), kv_dtype=kv_dtype)
     adapter = None if lora is None else read_adapter(checks.path("lora", lora), config)

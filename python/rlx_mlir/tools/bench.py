@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
@@ -97,7 +96,7 @@ def bench(
         prompts=tuple(positive_numbers("prompt", prompt)),
         decode=decode,
         contexts=tuple(positive_numbers("context", context)),
-        activations=_modes(activations),
+        activations=_modes(activations, device),
         kv_dtype=kv_cache.value,
         rounds=rounds,
         device=device.value,
@@ -150,12 +149,11 @@ def _rivals(vs: str, *, of_models: bool, device: Device) -> list[Rival]:
     return wanted
 
 
-def _modes(given: list[str] | None) -> tuple[str, ...]:
+def _modes(given: list[str] | None, device: Device) -> tuple[str, ...]:
     """Ways of activations, each once; by default the one that models are loaded with."""
-    from rlx_mlir.models.model import ACTIVATIONS, load_model
+    from rlx_mlir.formats.activations import ACTIVATIONS, AUTO, way_of
 
-    default = inspect.signature(load_model).parameters["activations"].default
-    modes = [word.strip() for text in given or [default] for word in text.split(",")]
+    modes = [way_of(word.strip(), device.value) for text in given or [AUTO] for word in text.split(",")]
     for mode in modes:
         if mode not in ACTIVATIONS:
             raise InputError(f"'--activations' expects some of {', '.join(ACTIVATIONS)}, but got '{mode}'")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlx_mlir.errors import CacheError, InputError, RlxError
+from rlx_mlir.formats.activations import way_of
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -89,7 +90,7 @@ def list_entries(as_json: JsonOption = False) -> None:
 @app.command(epilog=example("rlx cache explain smollm2", "rlx cache explain 3f9a1c"))
 def explain(
     what: Annotated[str, typer.Argument(help="First digits of a key, a .gguf file, or the name of a known model.")],
-    activations: ActivationsOption = Activations.int8,
+    activations: ActivationsOption = Activations.auto,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     as_json: JsonOption = False,
@@ -99,7 +100,7 @@ def explain(
     Of a model, with the options that it would be compiled with: the entry of each of its modules, or the nearest ones.
     """
     is_key = bool(what) and all(digit in "0123456789abcdef" for digit in what) and not Path(what).exists()
-    found = explain_key(what) if is_key else explain_model(what, activations.value, context, chunk)
+    found = explain_key(what) if is_key else explain_model(what, way_of(activations.value, "cpu"), context, chunk)
     if as_json:
         print_json(found)
         return

@@ -17,6 +17,7 @@ import typer
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.formats.activations import way_of
 from rlx_mlir.paths import write_output
 from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, evaluate, finetune, fuzz, graphs, profile, tune
 from rlx_mlir.tools.options import (
@@ -243,7 +244,7 @@ def generate(
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be repeated.")] = None,
     chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the chat template.")] = False,
     threads: ThreadsOption = None,
-    activations: ActivationsOption = Activations.int8,
+    activations: ActivationsOption = Activations.auto,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     kv_cache: CacheTypeOption = CacheType.f32,
@@ -367,7 +368,7 @@ def compile_model(
         bool, typer.Option("--weights", help="Also the weights as the programs want them, as large as the model.")
     ] = False,
     threads: ThreadsOption = None,
-    activations: ActivationsOption = Activations.int8,
+    activations: ActivationsOption = Activations.auto,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     target: TargetOption = Target.cpu,
@@ -390,13 +391,14 @@ def compile_model(
     from rlx_mlir.runtime.artifact import Artifact
 
     config, positions = configuration(model, context)
+    way = way_of(activations.value, target.value)
     if keep_weights and output is None:
         raise InputError("'--weights' are kept in a folder: '--output' says in which")
     if timing:
         if output is not None:
             raise InputError("'--timing' writes no files: leave '--output' out")
         machine: dict[str, Any] = {"target": target.value, "chip": chip, "ptx": ptx, "time_limit": time_limit}
-        _time_compilation(model, config, positions, min(chunk, positions), activations.value, as_json, machine)
+        _time_compilation(model, config, positions, min(chunk, positions), way, as_json, machine)
         return
     rows: dict[str, dict[str, Any]] = {}
     artifacts = []
@@ -411,7 +413,7 @@ def compile_model(
                 context=positions,
                 chunk=min(chunk, positions),
                 threads=threads,
-                activations=activations.value,
+                activations=way,
                 target=target.value,
                 chip=chip,
                 ptx=ptx,
@@ -432,7 +434,7 @@ def compile_model(
             with writing(output):
                 artifact.save(output / f"{program}.rlx")
     if output is not None:
-        _describe_folder(output, model, config, positions, chunk, activations.value, target.value)
+        _describe_folder(output, model, config, positions, chunk, way, target.value)
     size = _keep_weights(output, model, config, positions, artifacts) if output is not None and keep_weights else 0
     if as_json:
         print_json({"model": model, "programs": rows, "weights_bytes": size})
@@ -517,7 +519,7 @@ def emit(
     model: ModuleArgument,
     stage: Annotated[Stage, typer.Option(help="Where to stop.")] = Stage.mir,
     function: Annotated[Program, typer.Option(help="Which module of a model.")] = Program.prefill,
-    activations: ActivationsOption = Activations.int8,
+    activations: ActivationsOption = Activations.auto,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     inspect: Annotated[
@@ -556,7 +558,7 @@ def emit(
         if inspect:
             raise InputError("'--kernel' chooses code, which '--inspect' doesn't show: leave one of them out")
         machine["kernel"] = kernel
-    chosen = activations_of(module, activations)
+    chosen = activations_of(module, activations, target)
     text = show(module, stage.value, activations=chosen, maxima=maxima, **machine).rstrip("\n")
     if output is None:
         typer.echo(text)
@@ -576,7 +578,7 @@ def emit(
 def report(
     model: ModuleArgument,
     function: Annotated[Program, typer.Option(help="Which module of a model.")] = Program.prefill,
-    activations: ActivationsOption = Activations.int8,
+    activations: ActivationsOption = Activations.auto,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     target: TargetOption = Target.cpu,
@@ -598,12 +600,11 @@ def report(
     module, maxima = any_module(model, function.value, context, chunk)
     bounds = module.range_report(params=weights(model, context), dtype=ranges) if ranges else None
     skipped = skipped_fusion(skip_fusion)
-    fusion = module.fusion_report(activations=activations.value, skip_fusion=skipped)
+    way = activations_of(module, activations, target)
+    fusion = module.fusion_report(activations=way, skip_fusion=skipped)
     if not as_json:
         typer.echo(str(fusion))
-    compiled: Any = compile(
-        module, activations=activations.value, maxima=maxima, target=target.value, chip=chip, skip_fusion=skipped
-    )
+    compiled: Any = compile(module, activations=way, maxima=maxima, target=target.value, chip=chip, skip_fusion=skipped)
     dispatch = dispatch_report(compiled) if isinstance(compiled, Artifact) else compiled.dispatch_report()
     if as_json:
         found = {"fusion": fusion.to_dict(), "dispatch": dispatch.to_dict()}

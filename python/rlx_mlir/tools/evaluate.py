@@ -40,7 +40,7 @@ def evaluate(
         int | None, typer.Option(min=1, help="Tokens between windows; half of a window.", show_default=False)
     ] = None,
     lora: LoraOption = None,
-    activations: ActivationsOption = Activations.int8,
+    activations: ActivationsOption = Activations.auto,
     kv_cache: CacheTypeOption = CacheType.f32,
     against: Annotated[
         str, typer.Option(help="Model whose probabilities count as right; the same one, where another option says how.")

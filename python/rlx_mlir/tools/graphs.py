@@ -58,7 +58,7 @@ def draw(
             show_default=False,
         ),
     ] = None,
-    activations: ActivationsOption = Activations.int8,
+    activations: ActivationsOption = Activations.auto,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     output: OutputOption = None,
@@ -72,7 +72,7 @@ def export(
     model: ModuleArgument,
     stage: StageOption = None,
     function: FunctionOption = Program.prefill,
-    activations: ActivationsOption = Activations.int8,
+    activations: ActivationsOption = Activations.auto,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     output: OutputOption = None,
@@ -86,7 +86,7 @@ def estimate(
     model: ModuleArgument,
     function: FunctionOption = Program.prefill,
     target: TargetOption = Target.cpu,
-    activations: ActivationsOption = Activations.int8,
+    activations: ActivationsOption = Activations.auto,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     maximum: Annotated[
@@ -98,7 +98,7 @@ def estimate(
     """Plan the memory of a call without compiling: parameters, inputs, outputs, values between kernels."""
     module, maxima = any_module(model, function.value, context, chunk)
     given = {symbol: numbers[-1] for symbol, numbers in by_symbol("maximum", maximum or []).items()}
-    chosen = activations_of(module, activations)
+    chosen = activations_of(module, activations, target)
     found = module.memory_estimate({**maxima, **given}, target=target.value, activations=chosen)
     if as_json:
         print_json(found.to_dict())

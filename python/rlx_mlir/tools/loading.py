@@ -33,7 +33,7 @@ class Loading:
     model: ModelArgument
     device: DeviceOption = Device.cpu
     threads: ThreadsOption = None
-    activations: ActivationsOption = Activations.int8
+    activations: ActivationsOption = Activations.auto
     context: ContextOption = None
     chunk: ChunkOption = 512
     kv_cache: CacheTypeOption = CacheType.f32

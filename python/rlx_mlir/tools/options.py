@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from rlx_mlir.errors import InputError, did_you_mean
+from rlx_mlir.formats.activations import way_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,6 +83,7 @@ class Program(str, enum.Enum):
 class Activations(str, enum.Enum):
     """How activations meet quantised weights."""
 
+    auto = "auto"
     int8 = "int8"
     int16 = "int16"
     exact = "exact"
@@ -115,7 +117,7 @@ ModuleArgument = Annotated[
 ]
 ThreadsOption = Annotated[int | None, typer.Option(help="Threads; all that the process may use by default.")]
 ActivationsOption = Annotated[
-    Activations, typer.Option(help="int8 quantises activations block by block; exact computes in f32.")
+    Activations, typer.Option(help="int8, int16: rounds them to 8 or 15 bits; exact: as f32; auto: int16 on CPUs.")
 ]
 CacheTypeOption = Annotated[
     CacheType, typer.Option("--kv-cache", help="Type of cached keys and values; the narrow ones take half the memory.")
@@ -179,9 +181,9 @@ def skipped_fusion(names: list[str] | None) -> bool | tuple[str, ...]:
     return "all" in names or tuple(names) if names else ()
 
 
-def activations_of(module: GraphModule, chosen: Activations) -> str:
+def activations_of(module: GraphModule, chosen: Activations, target: Target = Target.cpu) -> str:
     """How activations are computed; text of kernels has it in their operations, so there the option says nothing."""
-    return chosen.value if module.stage in ("hir", "mir") else Activations.exact.value
+    return way_of(chosen.value, target.value) if module.stage in ("hir", "mir") else Activations.exact.value
 
 
 def configuration(model: str, context: int | None) -> tuple[ModelConfig, int]:

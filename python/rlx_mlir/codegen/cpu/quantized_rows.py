@@ -7,7 +7,7 @@ whose products shall be as exact as those of floats (`ExactRows`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -143,7 +143,7 @@ class _Base:
         shifts = scratch.take(shape, "f32") if self.layout.minimum else None
         return Tables(scratch.take([rows, digits, self.k], "i8", 1) if digits > 1 else None, corrections, shifts)
 
-    def add(self, em: Emitter, memory: Tables, total: Value, scale: Value, at: list[Index]) -> None:
+    def add(self, em: Emitter, memory: Tables, total: Value, scale: Value, at: Sequence[Index]) -> None:
         """Stores what follows from the sum of a part, or of each of several parts in a row."""
         for value, table in self.derived(em, memory, total, scale):
             em.store(value, table, at)
