@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from ..arrays import DLPACK_TYPES, as_array, element_word
 from ..errors import InputError, UnsupportedError
-from .blocks import BlockFormat, Bytes, Scaled, field_bytes, get_format, insert_integers
+from .blocks import Bytes, field_bytes, get_format, insert_codes, insert_factor_integers
+from .descriptions import BlockFormat, Scaled
 
 Floats = npt.NDArray[np.float32]
 
@@ -61,7 +62,7 @@ def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
     blocks = x.reshape(count, -1, fmt.block)
     nested = any(part.planes for part in fmt.factors)
     q = _nested(fmt, blocks, out) if nested else _simple(fmt, blocks, out)
-    insert_integers(fmt, out, fmt.quants, q)
+    insert_codes(fmt, out, q)
     return out
 
 
@@ -145,6 +146,5 @@ def _store_factors(fmt: BlockFormat, out: Bytes, what: Scaled, factors: Floats, 
     if not what.planes:
         return np.broadcast_to(d, factors.shape)
     integers = np.rint(_quotient(factors, d)).clip(lowest, highest)
-    stored = (integers + what.offset).astype(np.int16).astype(np.uint8)
-    insert_integers(fmt, out, what.planes, stored)
+    insert_factor_integers(fmt, out, what, integers.astype(np.int16))
     return (d * integers).astype(np.float32)

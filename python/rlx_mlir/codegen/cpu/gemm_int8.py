@@ -92,7 +92,7 @@ def _by_avx2(target: Target) -> bool:
 
 def _bias(target: Target, layout: PanelLayout) -> int:
     """What is left to subtract from u, after what products by the target's instructions have subtracted."""
-    return layout.bias - (128 if layout.bits > 7 and (_by_avx2(target) or target.dotprod) else 0)
+    return layout.bias - (128 if layout.top > 127 and (_by_avx2(target) or target.dotprod) else 0)
 
 
 @dataclass
@@ -468,7 +468,7 @@ def _multiply(
 ) -> list[list[Value]]:
     """x[first : first + size] times `vectors` columns, block by block."""
     floats, ints = target.vector("f32"), target.vector("i32")
-    dots = _Dots(em, target, (1 << layout.bits) - 1)
+    dots = _Dots(em, target, layout.top)
     parts = BLOCK // layout.sub
     rows = [first + r for r in range(size)]
 
