@@ -204,8 +204,9 @@ class Run:
 
     @property
     def shift(self) -> int:
-        """`numbers` are scaled by this power of two."""
-        return 24 if self.panel.layout.bias and not self._tabulated else 0
+        """`numbers` are scaled by this power of two, but where scales may be too small to make up for it."""
+        layout = self.panel.layout
+        return 24 if layout.bias and not self._tabulated and layout.float_type in ("<f2", "ue4m3") else 0
 
     def numbers(self, first: Index, i: int, v: int) -> list[Value]:
         """The elements of quad `first` + i as f32: (u - bias) * 2^shift, whatever is cheapest."""
@@ -227,8 +228,10 @@ class Run:
         result = []
         for e in range(4):
             pick = [4 * r + e if j == position else 4 * lanes for r in range(lanes) for j in range(4)]
-            spread = em.shuffle(source, em.zero(source.type), pick)
-            result.append(em.cast("arith.sitofp", em.bitcast(spread, vec(lanes, "i32")), wide))
+            spread = em.bitcast(em.shuffle(source, em.zero(source.type), pick), vec(lanes, "i32"))
+            if layout.bias and not self.shift:
+                spread = em.binary("arith.shrsi", spread, 24)
+            result.append(em.cast("arith.sitofp", spread, wide))
         return result
 
 
