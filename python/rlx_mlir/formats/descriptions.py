@@ -321,11 +321,11 @@ class BlockFormat:
     @property
     def has_panels(self) -> bool:
         """Whether kernels have a layout for it: f32, f16, bf16, and blocks of integers with scales and minima of one
-        float type, for 16 or 32 elements times integers that fit into a signed byte, or for whole blocks."""
+        type of 8 or 16 bits, for 16 or 32 elements times integers that fit into a signed byte, or for whole blocks."""
         if self.dense is not None:
             return self.is_weight
         fine = self.sub in (RUN // 2, RUN) or self.sub == self.block
-        return self.has_integers and self._factors_fit and fine
+        return self.has_integers and self._factors_fit and fine and self.float_type != "<f4"
 
     @property
     def has_planes(self) -> bool:

@@ -143,7 +143,7 @@ class PanelLayout:
 
 
 PANEL_FORMATS = tuple(name for name, fmt in FORMATS.items() if fmt.has_panels)
-"""Names of our own formats that have panels: all that products take."""
+"""Names of our own formats that have panels: all that products take but q8_k, whose scales are f32."""
 
 
 def panel_layout(format: str | int | BlockFormat) -> PanelLayout:

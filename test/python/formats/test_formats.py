@@ -22,8 +22,8 @@ SIMPLE_FORMATS = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"]
 NESTED_FORMATS = ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k"]
 GRID_FORMATS = ["iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m"]
 TABLE_FORMATS = ["iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "q1_0"]
-OTHER_FORMATS = ["tq1_0", "tq2_0", "q8_k"]
-PANEL_FORMATS = SIMPLE_FORMATS + NESTED_FORMATS + GRID_FORMATS + TABLE_FORMATS + OTHER_FORMATS
+TERNARY_FORMATS = ["tq1_0", "tq2_0"]
+PANEL_FORMATS = SIMPLE_FORMATS + NESTED_FORMATS + GRID_FORMATS + TABLE_FORMATS + TERNARY_FORMATS
 DENSE_PANEL_FORMATS = ["f32", "f16", "bf16"]
 
 
@@ -374,11 +374,11 @@ def test_panels_follow_their_definition(name: str, n: int) -> None:
 @pytest.mark.parametrize("name", PANEL_FORMATS + DENSE_PANEL_FORMATS)
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 64])
 def test_unpack_is_the_inverse(name: str, n: int) -> None:
-    """Of tq1_0 and q8_k that of the values: some bytes of the one are no other's, and panels don't have all sums."""
+    """Of tq1_0 that of the values: several bytes stand for the same digits."""
     k = 2 * max(32, formats.get_format(name).block)
     rows = random_rows(name, n, k)
     again = formats.unpack_panels(name, formats.pack_panels(name, rows, k), k, n)
-    if name in ("tq1_0", "q8_k"):
+    if name == "tq1_0":
         again, rows = (bits(formats.decode(name, own, k)) for own in (again, rows))
     np.testing.assert_array_equal(again, rows)
 
@@ -451,7 +451,6 @@ def test_which_formats_have_panels() -> None:
         "q4_k": 4.625,
         "q5_k": 5.625,
         "q6_k": 6.5625,
-        "q8_k": 8.125,
         "iq1_s": 3.3125,
         "iq1_m": 3.5625,
         "iq2_xxs": 3.3125,
@@ -511,8 +510,8 @@ def test_errors_name_rule_and_values() -> None:
         formats.get_format("q9_9")
     with pytest.raises(UnsupportedError, match="decoding of q8_1 is not implemented"):
         formats.decode("q8_1", np.zeros((1, 40), np.uint8), 32)
-    with pytest.raises(UnsupportedError, match="no panels layout is defined for q8_1"):
-        formats.pack_panels("q8_1", np.zeros((1, 40), np.uint8), 32)
+    with pytest.raises(UnsupportedError, match="no panels layout is defined for q8_k"):
+        formats.pack_panels("q8_k", np.zeros((1, 292), np.uint8), 256)
     with pytest.raises(UnsupportedError, match="encoding to iq2_xs is not implemented"):
         formats.encode("iq2_xs", np.zeros((1, 256), np.float32))
     with pytest.raises(UnsupportedError, match="no planes layout is defined for iq4_nl"):

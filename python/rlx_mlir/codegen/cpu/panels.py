@@ -94,8 +94,8 @@ class Panel:
         """Floats of the lanes' blocks, f32; `at`: where those of the panel's rows are."""
         em, target, layout = self.em, self.target, self.layout
         at = at + layout.float_bytes * self.lanes * v
-        if layout.float_type in ("<f2", "<f4"):
-            return target.widen(em, self.vector(at, f"f{8 * layout.float_bytes}"))
+        if layout.float_type == "<f2":
+            return target.widen(em, self.vector(at, "f16"))
         bits, wide = vec(self.lanes, "i32"), vec(self.lanes, "f32")
         stored = em.cast("arith.extui", self.vector(at, "i8"), bits)
         if layout.float_type == "e8m0":  # half of a power of two; the two least are subnormal
@@ -206,7 +206,7 @@ class Run:
     def shift(self) -> int:
         """`numbers` are scaled by this power of two, but where scales may be too small to make up for it."""
         layout = self.panel.layout
-        return 24 if layout.bias and not self._tabulated and layout.float_type in ("<f2", "ue4m3") else 0
+        return 24 if layout.bias and not self._tabulated and layout.float_type != "e8m0" else 0
 
     def numbers(self, first: Index, i: int, v: int) -> list[Value]:
         """The elements of quad `first` + i as f32: (u - bias) * 2^shift, whatever is cheapest."""
