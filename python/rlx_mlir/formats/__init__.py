@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Weight formats: descriptions (`descriptions`), those of GGUF files (`gguf_types`, `grids`), decoders (`blocks`),
-formats of users (`registry`), quantisers (`encoder`), the layouts for kernels (`panels`, `planes`), weights whose scales are tensors of their own (`scaled`), and tensors of 8
-bits whose scales are numbers (`affine`)."""
+formats of users (`registry`), quantisers (`encoder`), the layouts for kernels (`panels`, `planes`), weights whose
+scales are tensors of their own (`scaled`), and tensors of 8 bits whose scales are numbers (`affine`)."""
 
 from .blocks import FORMATS, FORMATS_BY_ID, decode, get_format, quant_parts
 from .descriptions import BlockFormat, Field, Grid, Plane, Scaled, Trits

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +22,7 @@ CHUNK = 1 << 18
 """Elements that are worked on at a time: the temporaries then stay in the cache."""
 
 
-FORMATS_BY_ID: dict[int, BlockFormat] = dict(
-    sorted((f.type_id, f) for f in DESCRIBED + SIZED if f.type_id is not None)
-)
+FORMATS_BY_ID: dict[int, BlockFormat] = dict(sorted((f.type_id, f) for f in DESCRIBED + SIZED if f.type_id is not None))
 """Every known format that GGUF files may hold, by its type number."""
 
 FORMATS: dict[str, BlockFormat] = {f.name: f for f in FORMATS_BY_ID.values()}
@@ -70,7 +69,7 @@ def field_bytes(fmt: BlockFormat, rows: Bytes, name: str) -> Bytes:
 def stored_floats(fmt: BlockFormat, rows: Bytes, what: Scaled) -> Bytes:
     """The bytes of the floats of a scale or minimum: uint8 [rows, blocks, floats, bytes of one]."""
     if what.word:
-        words = _integers(fmt, rows, what.word, np.dtype("<u2"))
+        words = _integers(fmt, rows, what.word, np.uint16)
         return words[..., None].view(np.uint8)
     raw = field_bytes(fmt, rows, what.field)
     return raw.reshape(*raw.shape[:2], -1, float_bytes(fmt.field(what.field).dtype))
@@ -106,16 +105,16 @@ def stored_codes(fmt: BlockFormat, rows: Bytes) -> Bytes:
 
 
 def _integers(
-    fmt: BlockFormat, rows: Bytes, planes: tuple[Plane, ...], dtype: np.dtype = np.dtype(np.uint8)
-) -> npt.NDArray:
+    fmt: BlockFormat, rows: Bytes, planes: tuple[Plane, ...], dtype: type[np.unsignedinteger] = np.uint8
+) -> npt.NDArray[Any]:
     """The integers that ``planes`` describe, without their sign: [rows, blocks, count] of a type without sign."""
     assert planes, "a format with planes"
-    total: npt.NDArray | None = None
+    total: npt.NDArray[Any] | None = None
     for plane in planes:
         field = np.ascontiguousarray(field_bytes(fmt, rows, plane.field))
-        if dtype.itemsize > 1 or plane.carry:
+        if dtype is not np.uint8 or plane.carry:
             bits = (field[..., plane.bytes_.reshape(-1)] >> plane.shifts.reshape(-1)) & np.uint8((1 << plane.bits) - 1)
-            bits = bits.astype(dtype) << dtype.type(plane.into)
+            bits = bits.astype(dtype) << dtype(plane.into)
         else:
             bits = _plane_bits(plane, field)
         total = bits if total is None else np.bitwise_or(total, bits, out=total)
@@ -134,7 +133,7 @@ def _sign_numbers(grid: Grid, count: int) -> npt.NDArray[np.uint8]:
 
 def _grid_codes(fmt: BlockFormat, rows: Bytes, grid: Grid) -> Bytes:
     """The codes of a grid: digits of words, and signs above them."""
-    words = grids.table(grid.table)[_integers(fmt, rows, grid.index, np.dtype(np.uint16))]
+    words = grids.table(grid.table)[_integers(fmt, rows, grid.index, np.uint16)]
     shifts = np.arange(grid.length, dtype=np.uint16) * np.uint16(grid.digit_bits)
     digits = (words[..., None] >> shifts).astype(np.uint8) & np.uint8((1 << grid.digit_bits) - 1)
     digits = digits.reshape(*words.shape[:2], fmt.block)
@@ -301,7 +300,7 @@ def insert_floats(fmt: BlockFormat, rows: Bytes, what: Scaled, floats: Bytes) ->
         raw[:] = floats.reshape(raw.shape)
 
 
-def _insert(fmt: BlockFormat, rows: Bytes, planes: tuple[Plane, ...], integers: npt.NDArray[np.unsignedinteger]) -> None:
+def _insert(fmt: BlockFormat, rows: Bytes, planes: tuple[Plane, ...], integers: npt.NDArray[Any]) -> None:
     """Inverse of `_integers`: ORs ``integers``, [rows, blocks, count], into ``rows``, whose bits there are 0."""
     for plane in planes:
         raw = field_bytes(fmt, rows, plane.field)

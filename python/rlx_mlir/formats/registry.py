@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
-import numpy as np
-
 from .. import checks
 from ..errors import InputError
 from .blocks import FORMATS, FORMATS_BY_ID

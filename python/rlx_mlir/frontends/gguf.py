@@ -5,8 +5,8 @@ Opening a file checks its structure (keys, counts, tensor shapes, sizes and plac
 value is decoded when it is asked for, a tensor is a view into the file. Whatever is wrong raises `GGUFError` with the
 byte offset and the rule that is broken, before memory or time is spent on sizes that the file merely claims.
 
-A model may be split: files `name-00001-of-00003.gguf` and so on each hold some of the tensors. Whoever opens one of them
-opens all; `gguf_split` says what they must agree in.
+A model may be split: files `name-00001-of-00003.gguf` and so on each hold some of the tensors. Whoever opens one of
+them opens all; `gguf_split` says what they must agree in.
 """
 
 from __future__ import annotations

@@ -49,17 +49,17 @@ def open_others(file: GGUFFile) -> list[GGUFFile]:
     assert file.path is not None
     number = _number(file, "split.no")
     if number is None or not 0 <= number < count:
+        found = file.metadata.get("split.no")
         raise GGUFError(
-            f"'split.no' of one of {count} files must be from 0 to {count - 1}, but is {file.metadata.get('split.no')!r}",
-            path=file.path,
+            f"'split.no' of one of {count} files must be from 0 to {count - 1}, but is {found!r}", path=file.path
         )
     folder, name = os.path.split(file.path)
     match = _NAME.fullmatch(name)
     ending = part_name("", number, count)
     if match is None or part_name(match[1], number, count) != name:
         raise GGUFError(
-            f"by 'split.no' and 'split.count' it is file {number + 1} of {count} of a split model, so that its name must "
-            f"end with '{ending}'",
+            f"by 'split.no' and 'split.count' it is file {number + 1} of {count} of a split model, so that its name "
+            f"must end with '{ending}'",
             path=file.path,
         )
     paths = [os.path.join(folder, part_name(match[1], other, count)) for other in range(count) if other != number]

@@ -252,7 +252,9 @@ def test_int8(case: Case) -> None:
     check(case)
 
 
-@pytest.mark.parametrize("scheme", ["q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "iq4_nl", "iq4_xs", "mxfp4", "tq2_0"])
+@pytest.mark.parametrize(
+    "scheme", ["q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "iq4_nl", "iq4_xs", "mxfp4", "tq2_0"]
+)
 def test_int8_tiles_give_the_bits_of_vectors(scheme: str) -> None:
     assert uses_integer_tiles(ALL_TARGETS["amx512"], None, SCHEMES[scheme])
     case = Case("int8", "amx512", scheme, 39, 40, 5 * SCHEMES[scheme].block, True, "swiglu")

@@ -266,7 +266,9 @@ def test_encode_of_other_public_rules_at_any_scale(name: str) -> None:
     assert np.abs(formats.decode(name, formats.encode(name, least), 512)).max() <= 2.0**-128
 
 
-@pytest.mark.parametrize(("name", "bound", "rms"), [("iq4_nl", 0.14, 0.08), ("mxfp4", 0.26, 0.12), ("q8_k", 0.0041, 0.008)])
+@pytest.mark.parametrize(
+    ("name", "bound", "rms"), [("iq4_nl", 0.14, 0.08), ("mxfp4", 0.26, 0.12), ("q8_k", 0.0041, 0.008)]
+)
 def test_encode_of_tables_is_close(name: str, bound: float, rms: float) -> None:
     """The largest error by the block's largest element; the mean one of normal numbers; never worse by scaling."""
     rng = np.random.default_rng(5)

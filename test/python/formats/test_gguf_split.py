@@ -19,7 +19,7 @@ TENSORS = {f"t{i}": np.arange(i + 1, dtype=np.float32) + 10 * i for i in range(7
 METADATA = {"general.architecture": "llama", "general.name": "in parts"}
 
 
-def write_parts(folder: Path, count: int = 3, stem: str = "m", change: dict[tuple[int, str], Any] | None = None) -> list[Path]:
+def write_parts(folder: Path, count: int = 3, change: dict[tuple[int, str], Any] | None = None) -> list[Path]:
     """The tensors, dealt out to so many files; `change` by (number, key): other metadata, None for none."""
     paths = []
     for number in range(count):
@@ -32,7 +32,7 @@ def write_parts(folder: Path, count: int = 3, stem: str = "m", change: dict[tupl
         metadata |= {key: value for (own, key), value in (change or {}).items() if own == number}
         metadata = {key: value for key, value in metadata.items() if value is not None}
         own_tensors = dict(list(TENSORS.items())[number::count])
-        path = folder / f"{stem}-{number + 1:05}-of-{count:05}.gguf"
+        path = folder / f"m-{number + 1:05}-of-{count:05}.gguf"
         paths.append(write_gguf(path, metadata, own_tensors))
     return paths
 
@@ -111,7 +111,11 @@ def test_missing_parts_are_named(tmp_path: Path, gone: list[int], text: str) -> 
         ({(0, "split.no"): 1}, 0, r"file 2 of 3 of a split model, so that its name must end with '-00002-of-00003"),
         ({(0, "split.count"): 65535}, 0, r"file 1 of 65535 .* its name must end with '-00001-of-65535\.gguf'"),
         ({(2, "split.tensors.count"): 8}, 1, r"00003-of-00003\.gguf: .*'split\.tensors\.count' must be 7, .* is 8"),
-        ({(0, "split.tensors.count"): None}, 1, r"00001-of-00003\.gguf: .*'split\.tensors\.count' must be 7, .* is None"),
+        (
+            {(0, "split.tensors.count"): None},
+            1,
+            r"00001-of-00003\.gguf: .*'split\.tensors\.count' must be 7, .* is None",
+        ),
     ],
 )
 def test_parts_agree(tmp_path: Path, change: dict[tuple[int, str], Any], which: int, text: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from linalg_harness import difference
 from packed_harness import encoded
 
-from rlx_mlir import Executable, GraphModule, Value, compile, formats, interpret
+from rlx_mlir import Executable, GraphModule, Value, compile, interpret
 
 Make = Callable[[np.random.Generator, tuple[int, ...]], Any]
 Sizes = Mapping[str, int]

@@ -52,10 +52,9 @@ def test_models_compute_with_the_decoded_weights(tmp_path: Path, kinds: tuple[st
         expected = NumpyDecoder(file).logits(IDS)
     model = load_model(path, activations="exact", context=64, chunk=16)
     np.testing.assert_allclose(model.logits(IDS), expected, rtol=2e-4, atol=2e-4 * np.abs(expected).max())
-    tokens = model.generate(IDS[:8], max_tokens=6, temperature=0)
-    assert tokens == load_model(path, activations="exact", context=64, chunk=4).generate(
-        IDS[:8], max_tokens=6, temperature=0
-    )
+    generated = model.generate(IDS[:8], max_tokens=3, temperature=0)
+    generated.read()
+    assert generated.ids[0] == int(expected[7].argmax())
     coarse = load_model(path, activations="int8", context=64, chunk=16).logits(IDS)
     correlation = np.corrcoef(coarse.reshape(-1), expected.reshape(-1))[0, 1]
     assert correlation > 0.99
