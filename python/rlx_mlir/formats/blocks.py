@@ -88,7 +88,8 @@ def factor_integers(fmt: BlockFormat, rows: Bytes, what: Scaled) -> npt.NDArray[
     """The integers of a scale or minimum that has them, by sub-block: [rows, blocks, sub-blocks]."""
     stored = _integers(fmt, rows, what.planes)
     signed = stored.view(np.int8) if what.signed else stored
-    return signed.astype(np.int16) * np.int16(what.step) - np.int16(what.offset)
+    factors: npt.NDArray[np.int16] = signed.astype(np.int16) * np.int16(what.step) - np.int16(what.offset)
+    return factors
 
 
 def stored_codes(fmt: BlockFormat, rows: Bytes) -> Bytes:
@@ -98,7 +99,7 @@ def stored_codes(fmt: BlockFormat, rows: Bytes) -> Bytes:
     if fmt.trits is not None:
         places, powers = fmt.trits.places
         fractions = field_bytes(fmt, rows, fmt.trits.field)[..., places] * powers  # modulo 256: what is left of it
-        return (fractions.astype(np.uint16) * np.uint16(3) >> np.uint16(8)).astype(np.uint8)
+        return np.asarray(fractions.astype(np.uint16) * np.uint16(3) >> np.uint16(8), np.uint8)
     if len(fmt.quants) == 1 and fmt.quants[0].bits == 8 and fmt.quants[0].byte == (1,):
         return field_bytes(fmt, rows, fmt.quants[0].field)
     return _integers(fmt, rows, fmt.quants)
@@ -141,7 +142,7 @@ def _grid_codes(fmt: BlockFormat, rows: Bytes, grid: Grid) -> Bytes:
     if grid.sign_bits == 7:
         groups = _EVEN[groups]
     signs = np.repeat(groups, fmt.block // groups.shape[-1], axis=-1) >> _sign_numbers(grid, fmt.block)
-    return digits | (signs & np.uint8(1)) << np.uint8(grid.digit_bits)
+    return np.asarray(digits | (signs & np.uint8(1)) << np.uint8(grid.digit_bits))
 
 
 def _plane_bits(plane: Plane, field: Bytes) -> Bytes:

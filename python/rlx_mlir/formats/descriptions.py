@@ -34,7 +34,7 @@ RUN = 32
 def _power_of_two(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.float32]:
     """2^(code - 128): half of what an exponent of 8 bits stands for, as values of tables are doubled."""
     bits = np.where(codes < 2, (codes + 1) << 21, (codes - np.minimum(codes, 1)) << 23)
-    return bits.astype(np.uint32).view(np.float32)
+    return np.asarray(bits.astype(np.uint32).view(np.float32))
 
 
 def _small_float(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.float32]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
@@ -201,9 +203,9 @@ def _grids_of_two_bits() -> tuple[BlockFormat, ...]:
     """iq2_xxs, iq2_xs, iq2_s: eight magnitudes of three in a word; scales d (1/2 + s) / 4."""
     signs = (Plane("signs", (32,), (1,), (0,), bits=8),)
     scale = Scaled("d", _FOUR_BITS_16, offset=-1, step=2)
-    common = {"values": _TWO_BITS, "unit": 0.125}
+    described = partial(BlockFormat, values=_TWO_BITS, unit=0.125)
     return (
-        BlockFormat(
+        described(
             "iq2_xxs",
             16,
             256,
@@ -218,9 +220,8 @@ def _grids_of_two_bits() -> tuple[BlockFormat, ...]:
             ),
             sub=32,
             scale=Scaled("d", (Plane("qs", (8,), (8,), (0,), bits=4, byte0=7, shift0=4),), offset=-1, step=2),
-            **common,
         ),
-        BlockFormat(
+        described(
             "iq2_xs",
             17,
             256,
@@ -238,9 +239,8 @@ def _grids_of_two_bits() -> tuple[BlockFormat, ...]:
             ),
             sub=16,
             scale=scale,
-            **common,
         ),
-        BlockFormat(
+        described(
             "iq2_s",
             22,
             256,
@@ -264,7 +264,6 @@ def _grids_of_two_bits() -> tuple[BlockFormat, ...]:
             ),
             sub=16,
             scale=scale,
-            **common,
         ),
     )
 
@@ -322,9 +321,9 @@ def _grids_of_three_bits() -> tuple[BlockFormat, ...]:
 def _grids_of_trits() -> tuple[BlockFormat, ...]:
     """iq1_s and iq1_m: eight digits from -1 to 1 in a word, all moved by an eighth, up or down; scales d (2 s + 1)."""
     low = Plane("qs", (32,), (1,), (0,), bits=8)
-    common = {"values": _MOVED_TRITS, "unit": 0.125}
+    described = partial(BlockFormat, values=_MOVED_TRITS, unit=0.125)
     return (
-        BlockFormat(
+        described(
             "iq1_s",
             19,
             256,
@@ -339,9 +338,8 @@ def _grids_of_trits() -> tuple[BlockFormat, ...]:
             ),
             sub=32,
             scale=Scaled("d", (Plane("qh", (8,), (2,), (0,), bits=3, byte0=1, shift0=4),), offset=-1, step=2),
-            **common,
         ),
-        BlockFormat(
+        described(
             "iq1_m",
             29,
             256,
@@ -364,7 +362,6 @@ def _grids_of_trits() -> tuple[BlockFormat, ...]:
                     Plane("scales", (1,), (0,), (0,), bits=4, into=4 * i, byte0=2 * i + 1, shift0=4) for i in range(4)
                 ),
             ),
-            **common,
         ),
     )
 

@@ -262,6 +262,13 @@ class GGUFFile:
     of all; a file in memory is read by itself.
     """
 
+    path: str | None
+    version: int
+    metadata: Metadata
+    tensors: dict[str, TensorInfo]
+    _map: mmap.mmap | None
+    _others: list[GGUFFile]
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Opens and checks the file at ``path``, and the other ones of a split model.
 
@@ -284,13 +291,12 @@ class GGUFFile:
         return self
 
     def _map_file(self, path: str | os.PathLike[str]) -> None:
-        self.path: str | None = os.fspath(path)
-        self._others: list[GGUFFile] = []
+        self.path, self._others = os.fspath(path), []
         try:
             with open_regular(path, error=GGUFError) as file:
                 if os.fstat(file.fileno()).st_size == 0:
                     raise GGUFError("the file is empty", path=path, offset=0)
-                self._map: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except GGUFError:
             raise
         except (OSError, ValueError) as error:  # the second of a path with a zero byte

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import seeds
 
+from rlx_mlir import formats
 from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
