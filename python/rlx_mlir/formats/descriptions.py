@@ -40,7 +40,7 @@ def _power_of_two(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.float32]:
 def _small_float(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.float32]:
     """Half of floats of 4 bits of exponent and 3 of fraction; the sign bit says nothing, and 0x7F is 0."""
     exact = ((codes & 0x7F) << 20).astype(np.uint32).view(np.float32) * np.float32(2.0**119)
-    return np.where(codes == 0x7F, np.float32(0), exact)
+    return np.asarray(np.where(codes == 0x7F, np.float32(0), exact))
 
 
 BYTE_FLOATS: dict[str, npt.NDArray[np.float32]] = {
