@@ -276,7 +276,7 @@ class GGUFFile:
         """
         self._map_file(path)
         try:
-            self._others = open_others(self)
+            self._others = open_others(self, GGUFFile.single)
         except BaseException:
             self.close()
             raise

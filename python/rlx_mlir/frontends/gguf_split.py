@@ -9,17 +9,36 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from .. import budgets
 from ..errors import GGUFError
 from ..files import is_there
 
-if TYPE_CHECKING:
-    from .gguf import GGUFFile
-
 _NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
+
+
+class Header(Protocol):
+    """What is asked of the description of a tensor."""
+
+    @property
+    def header_offset(self) -> int: ...
+
+
+class Part(Protocol):
+    """What is asked of an open file."""
+
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+    @property
+    def tensors(self) -> Mapping[str, Header]: ...
+    def close(self) -> None: ...
+
+
+File = TypeVar("File", bound=Part)
 
 
 def part_name(stem: str, number: int, count: int) -> str:
@@ -27,19 +46,22 @@ def part_name(stem: str, number: int, count: int) -> str:
     return f"{stem}-{number + 1:05}-of-{count:05}.gguf"
 
 
-def _number(file: GGUFFile, key: str) -> int | None:
+def _number(file: Part, key: str) -> int | None:
     """A count of the metadata; None where there is none, or anything but a whole number."""
     value = file.metadata.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def split_count(file: GGUFFile) -> int:
+def split_count(file: Part) -> int:
     """How many files the model has that this one says it belongs to; 1 where it is whole, or says nothing of use."""
     return max(_number(file, "split.count") or 1, 1)
 
 
-def open_others(file: GGUFFile) -> list[GGUFFile]:
+def open_others(file: File, open_one: Callable[[str], File]) -> list[File]:
     """The other files of the model that `file`, opened by its path, is one of, in order; none where it is whole.
+
+    Args:
+        open_one: opens and checks the file of a path alone.
 
     Raises GGUFError where the numbers or names don't fit, where files are missing, and where two have the same tensor.
     """
@@ -71,9 +93,9 @@ def open_others(file: GGUFFile) -> list[GGUFFile]:
             f"{'is' if len(missing) == 1 else 'are'} missing",
             path=file.path,
         )
-    others: list[GGUFFile] = []
+    others: list[File] = []
     try:
-        others.extend(_opened(file, paths))
+        others.extend(_opened(number, paths, open_one))
         _check_tensors(file, others)
     except BaseException:
         for other in others:
@@ -82,12 +104,11 @@ def open_others(file: GGUFFile) -> list[GGUFFile]:
     return others
 
 
-def _opened(file: GGUFFile, paths: list[str]) -> Iterator[GGUFFile]:
-    """The files at the paths, each of which says that it is the one of that place."""
-    number = _number(file, "split.no")
+def _opened(number: int, paths: Sequence[str], open_one: Callable[[str], File]) -> Iterator[File]:
+    """The files at the paths, each of which says that it is the one of that place; all but the one of `number`."""
     places = [place for place in range(len(paths) + 1) if place != number]
     for place, path in zip(places, paths, strict=True):
-        other = type(file).single(path)
+        other = open_one(path)
         for key, expected in (("split.no", place), ("split.count", len(paths) + 1)):
             found = _number(other, key)
             if found != expected:
@@ -96,12 +117,12 @@ def _opened(file: GGUFFile, paths: list[str]) -> Iterator[GGUFFile]:
         yield other
 
 
-def _check_tensors(file: GGUFFile, others: list[GGUFFile]) -> None:
+def _check_tensors(file: Part, others: Sequence[Part]) -> None:
     """No two files have the same tensor, and there are as many as each file says."""
     files = [file, *others]
     total = sum(len(own.tensors) for own in files)
     budgets.check("tensors", total, file.path or "the file")
-    origin: dict[str, GGUFFile] = {}
+    origin: dict[str, Part] = {}
     for own in files:
         for name, info in own.tensors.items():
             if name in origin:
@@ -117,4 +138,4 @@ def _check_tensors(file: GGUFFile, others: list[GGUFFile]) -> None:
             raise GGUFError(f"'split.tensors.count' must be {total}, as the files have, but is {said}", path=own.path)
 
 
-__all__ = ["open_others", "part_name", "split_count"]
+__all__ = ["Part", "open_others", "part_name", "split_count"]

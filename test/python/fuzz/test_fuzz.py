@@ -481,6 +481,8 @@ def test_sources_are_files_that_are_read() -> None:
 def test_sources_have_every_type_and_both_files_of_a_model(tmp_path: Path) -> None:
     types = set()
     for source in gguf.sources():
+        if source.other is None and b"tokenizer.ggml.model" not in source.data:
+            continue  # no model
         for number, data in ((source.number, source.data), (1 - source.number, source.other)):
             if data is not None:
                 source.path(tmp_path / "m.gguf", number).write_bytes(data)
