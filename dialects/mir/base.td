@@ -162,7 +162,8 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
       number of bytes that `k` takes.
     - (C3) `n` is present exactly with `layout = panels`, and gives the first
       dimension.
-    - (C4) the scheme has the layout: q8_k has no panels.
+    - (C4) the scheme has the layout: q8_k has no panels, schemes of tables, grids and
+      digits of base 3 have no planes.
     - (C5) `k` and `n` are below 2^31.
     - (C6) the scheme is the name of a registered format.
 

@@ -174,7 +174,8 @@ def MIR_RepackOp : MIR_InferredOp<"repack"> {
 
     - (C1) `weight` is packed in rows, or a dense [n, k] of f32, f16 or bf16.
     - (C2) the dimensions of `weight` are static, positive and below 2^31.
-    - (C3) the scheme of `weight` has the layout: q8_k has no panels.
+    - (C3) the scheme of `weight` has the layout: q8_k has no panels, schemes of tables, grids
+      and digits of base 3 have no planes.
     - (C4) `layout` is panels or planes.
 
     ```mlir

@@ -57,9 +57,9 @@ def merge_adapter(
     if type is not None and type not in WEIGHT_TYPES:
         raise InputError(f"'type' must be one of {', '.join(sorted(WEIGHT_TYPES))}, but is {type!r}")
     target = Path(output)
-    if target.exists() and os.path.samefile(target, model):
-        raise InputError(f"'{target}' is the model itself: the new file needs another name")
     file = GGUFFile(model)
+    if target.exists() and any(part is not None and os.path.samefile(target, part) for part in file.paths):
+        raise InputError(f"'{target}' is the model itself: the new file needs another name")
     config = ModelConfig.from_gguf(file)
     added = read_adapter(adapter, config)
     tensors: dict[str, Tensor] = {}
@@ -79,7 +79,8 @@ def merge_adapter(
         dense = get_format(own).dense
         stored = decode(own, rows, info.k) if dense is None else rows.view(dense).astype(np.float32)
         found.append(Merged(name, own, _size(change), _size(stored - wanted)))
-    metadata = {key: file.metadata.typed(key) for key in file.metadata}
+    # The new file is whole, whatever the old one is.
+    metadata = {key: file.metadata.typed(key) for key in file.metadata if not key.startswith("split.")}
     write_gguf(target, metadata, tensors, version=file.version)
     return found
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Weight formats: descriptions and decoders (`blocks`), formats of users (`registry`), quantisers (`encoder`), the
-layouts for kernels (`panels`, `planes`), weights whose scales are tensors of their own (`scaled`), and tensors of 8
-bits whose scales are numbers (`affine`)."""
+"""Weight formats: descriptions (`descriptions`), those of GGUF files (`gguf_types`, `grids`), decoders (`blocks`),
+formats of users (`registry`), quantisers (`encoder`), the layouts for kernels (`panels`, `planes`), weights whose
+scales are tensors of their own (`scaled`), and tensors of 8 bits whose scales are numbers (`affine`)."""
 
-from .blocks import FORMATS, FORMATS_BY_ID, BlockFormat, Field, Plane, Scaled, decode, get_format, quant_parts
+from .blocks import FORMATS, FORMATS_BY_ID, decode, get_format, quant_parts
+from .descriptions import BlockFormat, Field, Grid, Plane, Scaled, Trits
 from .encoder import encode
 from .factors import Factor
 from .panels import (
@@ -37,6 +38,7 @@ __all__ = [
     "BlockFormat",
     "Factor",
     "Field",
+    "Grid",
     "PanelLayout",
     "Plane",
     "PlaneLayout",
@@ -44,6 +46,7 @@ __all__ = [
     "Scaled",
     "ScaledScheme",
     "ScaledWeight",
+    "Trits",
     "decode",
     "decode_scaled",
     "each_format",

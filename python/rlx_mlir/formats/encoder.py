@@ -11,6 +11,12 @@ then d and dmin are the largest of them in the block divided by the largest inte
 scales and minima divided by d and dmin and rounded, and q are the elements rounded with what S, M, d and dmin give. All
 rounding is to nearest even and saturates. What is too small for f16 scales becomes 0.
 
+Codes of a table are those of the nearest numbers. A block's scale is the one of least squared error among some: those
+that map the element of the largest magnitude near an end of the table, each then fitted to the codes that follow from
+it. Scales that are powers of two, those of mxfp4 and all of three numbers, of tq1_0 and tq2_0, are the public ones: the
+largest power of two that leaves the largest element in the table's range, and the largest magnitude. q8_k maps the
+element of the largest magnitude to -127, and holds sums of 16 integers.
+
 Bytes are those of the public encoders where a block's scale is 0 or at least 2^-126. Where it is subnormal, they divide
 by it and overflow; all decodes to 0 then.
 """
@@ -23,7 +29,9 @@ import numpy.typing as npt
 
 from ..arrays import DLPACK_TYPES, as_array, element_word
 from ..errors import InputError, UnsupportedError
-from .blocks import BlockFormat, Bytes, Scaled, field_bytes, get_format, insert_integers
+from .affine import round_away
+from .blocks import CHUNK, Bytes, field_bytes, get_format, insert_codes, insert_factor_integers, insert_floats
+from .descriptions import BYTE_FLOATS, BlockFormat, Scaled
 
 Floats = npt.NDArray[np.float32]
 
@@ -59,10 +67,21 @@ def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
         out[:] = x.view(np.uint8).reshape(out.shape)
         return out
     blocks = x.reshape(count, -1, fmt.block)
-    nested = any(part.planes for part in fmt.factors)
-    q = _nested(fmt, blocks, out) if nested else _simple(fmt, blocks, out)
-    insert_integers(fmt, out, fmt.quants, q)
+    step = max(1, CHUNK // k)
+    for start in range(0, count, step):
+        own = out[start : start + step]
+        insert_codes(fmt, own, _codes(fmt, blocks[start : start + step], own))
     return out
+
+
+def _codes(fmt: BlockFormat, blocks: Floats, out: Bytes) -> Bytes:
+    """Stores all but the codes of blocks, and returns these, [rows, blocks, block]."""
+    if fmt.rule:
+        return {"sums": _with_sums, "ternary": _ternary}[fmt.rule](fmt, blocks, out)
+    if fmt.values:
+        return (_by_powers if fmt.float_type == "e8m0" else _by_table)(fmt, blocks, out)
+    nested = any(part.planes for part in fmt.factors)
+    return _nested(fmt, blocks, out) if nested else _simple(fmt, blocks, out)
 
 
 def _store_float(fmt: BlockFormat, out: Bytes, name: str, number: Floats, blocks: Floats) -> Floats:
@@ -145,6 +164,87 @@ def _store_factors(fmt: BlockFormat, out: Bytes, what: Scaled, factors: Floats, 
     if not what.planes:
         return np.broadcast_to(d, factors.shape)
     integers = np.rint(_quotient(factors, d)).clip(lowest, highest)
-    stored = (integers + what.offset).astype(np.int16).astype(np.uint8)
-    insert_integers(fmt, out, what.planes, stored)
+    insert_factor_integers(fmt, out, what, integers.astype(np.int16))
     return (d * integers).astype(np.float32)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Rules of some formats
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _with_sums(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
+    """q8_k: the scale is what -127 times makes the largest element, and what follows are sums of integers."""
+    assert fmt.scale is not None
+    with np.errstate(over="ignore"):
+        inverse = _quotient(np.full_like(x[..., :1], -127), _largest(x))
+    inverse = np.where(np.isinf(inverse), np.float32(0), inverse)
+    _store_float(fmt, out, fmt.scale.field, _quotient(np.ones_like(inverse), inverse), x)
+    q = np.rint(x * inverse).clip(-128, 127).astype(np.int8)
+    sums = q.reshape(*q.shape[:2], -1, 16).sum(axis=-1, dtype="<i2")
+    field_bytes(fmt, out, "bsums")[:] = sums.view(np.uint8)
+    return q.view(np.uint8)
+
+
+def _ternary(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
+    """The scale is the largest magnitude, the codes are 0, 1 and 2."""
+    assert fmt.scale is not None
+    d = np.abs(x).max(axis=-1, keepdims=True)
+    _store_float(fmt, out, fmt.scale.field, d, x)
+    return (round_away(x * _quotient(np.ones_like(d), d)) + 1).astype(np.uint8)
+
+
+def _by_powers(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
+    """Scales that are powers of two: of nearest numbers that are equally far, the one of the lowest code."""
+    assert fmt.scale is not None
+    most = np.abs(x).max(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        whole = np.floor(np.log2(most)) - np.floor(np.log2(np.float32(np.abs(fmt.numbers).max()))) + 1 + 127
+    exponent = np.where(most > 0, whole, 0).clip(0, 254).astype(np.uint8)
+    insert_floats(fmt, out, fmt.scale, exponent)
+    scale = BYTE_FLOATS["e8m0"][exponent]
+    codes = np.zeros(x.shape, np.uint8)
+    least = np.full(x.shape, np.inf, np.float32)
+    with np.errstate(over="ignore"):
+        for code, number in enumerate(fmt.numbers.astype(np.float32)):
+            error = np.abs(scale * number - x)
+            nearer = error < least
+            codes[nearer] = code
+            np.copyto(least, error, where=nearer)
+    return codes
+
+
+_NEAR_AN_END = tuple(1 + step / 24 for step in range(-3, 4))
+"""What scales that map the largest element to an end of the table are multiplied by, to be tried."""
+
+
+def _by_table(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
+    """The scale of least squared error among some; see the module."""
+    assert fmt.scale is not None
+    numbers = fmt.numbers.astype(np.float32)
+    order = np.argsort(numbers, kind="stable").astype(np.uint8)
+    middles = (numbers[order][1:] + numbers[order][:-1]) / 2
+    dtype = np.dtype(fmt.field(fmt.scale.field).dtype)
+    largest = _largest(x)
+
+    def nearest(d: Floats) -> Bytes:
+        return order[np.searchsorted(middles, _quotient(x, d * np.float32(fmt.unit)))]
+
+    def stored(d: Floats) -> Floats:
+        return d.astype(dtype).astype(np.float32)
+
+    best, least = np.zeros_like(largest), np.full_like(largest, np.inf)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for end in {numbers.min(), numbers.max()} - {0}:
+            for near in _NEAR_AN_END:
+                first = largest / np.float32(end * near * fmt.unit)
+                found = numbers[nearest(first)] * np.float32(fmt.unit)
+                fitted = (found * x).sum(axis=-1, keepdims=True) / (found * found).sum(axis=-1, keepdims=True)
+                for d in (first, np.where(np.isfinite(fitted), fitted, first)):
+                    rounded = stored(d)
+                    values = numbers[nearest(rounded)] * np.float32(fmt.unit) * rounded
+                    error = np.square(values - x, dtype=np.float64).sum(axis=-1, keepdims=True).astype(np.float32)
+                    better = error < least
+                    best, least = np.where(better, d, best), np.where(better, error, least)
+        best = np.where(np.isinf(least), largest / numbers[np.abs(numbers).argmax()], best)
+    return nearest(_store_float(fmt, out, fmt.scale.field, best, x))

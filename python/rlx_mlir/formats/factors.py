@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import BlockFormat, Scaled
+from .blocks import Bytes
+from .descriptions import BlockFormat, Scaled
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,13 @@ class Factor:
     """A scale or minimum of a sub-block: ``sign * float * integer``.
 
     Attributes:
-        number: which of the block's floats.
+        number: which of the block's floats; the first of them where each sub-block has its own.
         sign: 1 or -1.
         at: where the integers are, None where the integer is 1. In panels, the byte of the block at which the integers
             [sub-block][row] start; in planes, the byte of the sub-block's record.
         bits: bits of the integer: 8 are two's complement, 4 are unsigned.
         shift: of the integer in its byte.
+        each: whether each sub-block has a float of its own.
     """
 
     number: int
@@ -31,6 +33,13 @@ class Factor:
     at: int | None = None
     bits: int = 8
     shift: int = 0
+    each: bool = False
+
+    def integers(self, stored: Bytes) -> npt.NDArray[np.int16]:
+        """The integers of stored bytes."""
+        if self.bits == 8:
+            return stored.view(np.int8).astype(np.int16)
+        return ((stored >> np.uint8(self.shift)) & np.uint8((1 << self.bits) - 1)).astype(np.int16)
 
 
 class HoldsFactors(Protocol):
@@ -47,21 +56,24 @@ class HoldsFactors(Protocol):
 def share_bytes(fmt: BlockFormat) -> bool:
     """Whether one byte holds the integers of both, scale and minimum, the scale's low: where both fit in four bits."""
     parts = fmt.factors
-    unsigned = not any(part.offset or part.signed for part in parts)
+    unsigned = not any(part.offset or part.signed or part.step > 1 for part in parts)
     return len(parts) == 2 and unsigned and all(0 < part.bits <= 4 for part in parts)
 
 
 def place_factors(fmt: BlockFormat, places: Sequence[int]) -> tuple[Factor, Factor | None]:
     """The scale and the minimum; `places` are those of integers, in order: one where they share bytes."""
     left, shared = iter(places), share_bytes(fmt)
-    factors = []
-    for number, (part, sign) in enumerate(zip(fmt.factors, (1, fmt.minimum_sign), strict=False)):
+    factors: list[Factor] = []
+    number = 0
+    for part, sign in zip(fmt.factors, (1, fmt.minimum_sign), strict=False):
+        count = fmt.floats_of(part)
         if not part.planes:
-            factors.append(Factor(number, sign))
+            factors.append(Factor(number, sign, each=count > 1))
         elif shared:
-            factors.append(Factor(number, sign, places[0], 4, 4 * number))
+            factors.append(Factor(number, sign, places[0], 4, 4 * len(factors)))
         else:
             factors.append(Factor(number, sign, next(left)))
+        number += count
     return factors[0], factors[1] if len(factors) == 2 else None
 
 

@@ -12,31 +12,26 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import CHUNK, BlockFormat, Bytes, checked_rows, get_format
+from .blocks import CHUNK, Bytes, checked_rows, get_format, stored_floats
+from .descriptions import BlockFormat
 
-_EXPONENTS: dict[np.dtype[np.generic], int] = {
-    np.dtype("<f2"): 0x7C00,
-    np.dtype(ml_dtypes.bfloat16): 0x7F80,
-    np.dtype("<f4"): 0x7F800000,
-    np.dtype("<f8"): 0x7FF0000000000000,
-}
+_EXPONENTS = {"<f2": 0x7C00, "<f4": 0x7F800000, "<f8": 0x7FF0000000000000, "e8m0": 0xFF}
+"""Of the types that have numbers that aren't finite; 0xFF is none as an exponent alone."""
 _Words = npt.NDArray[np.unsignedinteger]
 
 
 def _floats(fmt: BlockFormat, rows: Bytes) -> Iterator[tuple[_Words, int]]:
-    """Views of the floats of rows as unsigned integers [rows, blocks], and the mask of their exponents."""
+    """The floats of rows as unsigned integers [rows, blocks], and the mask of their exponents."""
     if fmt.dense is not None:
-        if fmt.dense in _EXPONENTS:
-            yield rows.view(f"<u{fmt.nbytes}"), _EXPONENTS[fmt.dense]
+        mask = 0x7F80 if fmt.dense == ml_dtypes.bfloat16 else _EXPONENTS.get(fmt.dense.str)
+        if mask is not None:
+            yield rows.view(f"<u{fmt.nbytes}"), mask
         return
-    for field in fmt.fields:
-        dtype = np.dtype(field.dtype)
-        if dtype in _EXPONENTS:
-            shape = (rows.shape[0], rows.shape[1] // fmt.nbytes, field.count)
-            strides = (rows.strides[0], fmt.nbytes, dtype.itemsize)
-            words = np.ndarray(shape, f"<u{dtype.itemsize}", rows, field.offset, strides)
-            for number in range(field.count):
-                yield words[..., number], _EXPONENTS[dtype]
+    for part in fmt.factors:
+        mask = _EXPONENTS.get("<f2" if part.word else fmt.field(part.field).dtype)
+        if mask is not None:
+            raw = np.ascontiguousarray(stored_floats(fmt, rows, part))
+            yield raw.view(f"<u{raw.shape[-1]}")[..., 0, 0], mask
 
 
 def first_broken(format: str | int | BlockFormat, data: np.ndarray, k: int) -> tuple[int, int] | None:
@@ -69,14 +64,12 @@ def count_broken(format: str | int | BlockFormat, data: np.ndarray, k: int) -> i
 def without_broken(format: str | int | BlockFormat, data: np.ndarray, k: int) -> np.ndarray:
     """A copy in which blocks (elements of a dense format) with NaN or inf are 0; arguments as for `first_broken`.
 
-    Their floats become 0, which all elements of a block are multiplied by.
+    All their bytes become 0: scales, or where no scale can be 0 the codes, which then stand for 0.
     """
     fmt = get_format(format)
     copy = np.ascontiguousarray(data).copy()
     rows = checked_rows(fmt, copy, k)
-    broken = _broken(fmt, rows)
-    for words, _ in _floats(fmt, rows):
-        words[broken] = 0
+    rows.reshape(rows.shape[0], -1, fmt.nbytes)[_broken(fmt, rows)] = 0
     return copy
 
 

@@ -4,11 +4,13 @@
 A weight is uint8 ``[ceil(N / 16), panel_bytes]``. Panel p holds rows ``16p .. 16p + 15`` (missing rows are zeros),
 their blocks along K in order. One block of a panel is, little-endian:
 
-1. the floats of the format's blocks, f16 ``[float][row]``: d, then m or dmin where there is one;
+1. the floats of the format's blocks, ``[float][row]``, as stored: d, or that of each sub-block, then m or dmin where
+   there is one;
 2. the integers of its sub-blocks, bytes ``[sub-block][row]``, as two's complement with their offset subtracted: first
    the scales S, then the minima M. Where both fit in four bits, one byte holds both, the scale low;
-3. for every 32 elements, planes of dwords ``[dword][row]`` that hold the integers q, unsigned: ``q + 128`` where the
-   format has signed ones, as stored else.
+3. for every 32 elements, planes of dwords ``[dword][row]`` that hold the codes, unsigned: ``code + 128`` where the
+   format has signed ones, as `stored_codes` gives them else. Words of grids and digits of base 3 are taken apart: a
+   code has 2 to 4 bits.
 
 A plane is 8, 4, 2 or 1 bits wide; the widths are the binary digits of the number of bits, widest first, and the first
 plane has the lowest bits. The 32 elements are 8 quads of 4. A dword of a plane of w bits holds 8 / w quads: byte j,
@@ -31,15 +33,17 @@ from ..errors import InputError, UnsupportedError
 from .blocks import (
     CHUNK,
     FORMATS,
-    RUN,
-    BlockFormat,
     Bytes,
     checked_rows,
-    field_bytes,
+    factor_integers,
     get_format,
-    insert_integers,
-    stored_integers,
+    insert_codes,
+    insert_factor_integers,
+    insert_floats,
+    stored_codes,
+    stored_floats,
 )
+from .descriptions import RUN, BlockFormat, float_bytes
 from .factors import Factor, byte_mask, folded, place_factors, plane_widths, share_bytes, stored_factors
 
 PANEL_ROWS = 16
@@ -53,10 +57,13 @@ class PanelLayout:
     Attributes:
         format: the format of the rows.
         block: elements of one row in one block of a panel.
-        sub: elements that share a scale.
-        floats: names of the f16 fields.
+        sub: elements that share a scale, at most 32.
+        floats: how many a block has.
+        float_type: their type, as `Field.dtype` has it.
         scale, minimum: of a sub-block; ``value = scale * (u - bias) (+ minimum)``. None where there is none.
-        widths: bits of each plane of the unsigned integers u; empty where the format is dense.
+        unit: a power of two that scales are multiplied by.
+        widths: bits of each plane of codes; empty where the format is dense.
+        table: the unsigned integer u of each code; empty where it is the code.
         bias: what is subtracted from u.
         payload: byte of the block at which the planes start.
     """
@@ -64,10 +71,13 @@ class PanelLayout:
     format: BlockFormat
     block: int = 1
     sub: int = 1
-    floats: tuple[str, ...] = ()
+    floats: int = 0
+    float_type: str = "<f2"
     scale: Factor | None = None
     minimum: Factor | None = None
+    unit: float = 1.0
     widths: tuple[int, ...] = ()
+    table: tuple[int, ...] = ()
     bias: int = 0
     payload: int = 0
 
@@ -83,8 +93,28 @@ class PanelLayout:
 
     @property
     def bits(self) -> int:
-        """Bits of an integer u."""
+        """Bits of a code."""
         return sum(self.widths)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The scale, and the minimum where there is one."""
+        return tuple(factor for factor in (self.scale, self.minimum) if factor is not None)
+
+    @property
+    def top(self) -> int:
+        """The largest u that there may be."""
+        return max(self.table, default=(1 << self.bits) - 1)
+
+    def integer(self, code: int) -> int:
+        """The integer q of a code, whose bits beyond `bits` don't count."""
+        code %= 1 << self.bits
+        return (self.table[code] if self.table else code) - self.bias
+
+    @property
+    def float_bytes(self) -> int:
+        """Bytes of a float."""
+        return float_bytes(self.float_type)
 
     @property
     def runs(self) -> int:
@@ -113,7 +143,7 @@ class PanelLayout:
 
 
 PANEL_FORMATS = tuple(name for name, fmt in FORMATS.items() if fmt.has_panels)
-"""Names of our own formats that have panels: f32, f16, bf16 and all block formats whose scales are f16."""
+"""Names of our own formats that have panels: all that products take but q8_k, whose scales are f32."""
 
 
 def panel_layout(format: str | int | BlockFormat) -> PanelLayout:
@@ -129,19 +159,25 @@ def _layout(fmt: BlockFormat) -> PanelLayout:
         return PanelLayout(fmt)
     assert fmt.scale is not None
     parts = fmt.factors
-    start = 2 * PANEL_ROWS * len(parts)
+    start = PANEL_ROWS * fmt.floats_per_block * float_bytes(fmt.float_type)
     integers = PANEL_ROWS * (fmt.block // fmt.sub)
     count = 1 if share_bytes(fmt) else sum(bool(part.planes) for part in parts)
     scale, minimum = place_factors(fmt, [start + integers * number for number in range(count)])
+    bias = 128 if fmt.signed else fmt.offset
+    if fmt.values:  # bytes without sign; with a bias of 128, whose sum with the integer is its bits but one
+        bias = -min(fmt.values) if max(fmt.values) - min(fmt.values) <= 127 else 128
     return PanelLayout(
         fmt,
         fmt.block,
-        fmt.sub,
-        tuple(part.field for part in parts),
+        min(fmt.sub, RUN),
+        fmt.floats_per_block,
+        fmt.float_type,
         scale,
         minimum,
+        fmt.unit,
         plane_widths(fmt),
-        128 if fmt.signed else fmt.offset,
+        tuple(value + bias for value in fmt.values),
+        bias,
         start + integers * count,
     )
 
@@ -160,23 +196,24 @@ Words = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class _Views:
-    """The parts of P panels: halves u2 [P, blocks, float, 16], bytes u1 [P, blocks, sub-block, 16] by their start, and
-    planes u4 [P, blocks, run, dword, 16]."""
+    """The parts of P panels: floats, as integers of as many bits, [P, blocks, float, 16], bytes u1 [P, blocks,
+    sub-block, 16] by their start, and planes u4 [P, blocks, run, dword, 16]."""
 
-    halves: npt.NDArray[np.uint16]
+    floats: npt.NDArray[np.unsignedinteger]
     bytes: dict[int, Bytes]
     planes: tuple[Words, ...]
 
     def all(self) -> list[np.ndarray]:
         """Every part."""
-        return [self.halves, *self.bytes.values(), *self.planes]
+        return [self.floats, *self.bytes.values(), *self.planes]
 
 
 def _views(layout: PanelLayout, panels: Bytes) -> _Views:
     blocks = panels.reshape(panels.shape[0], -1, layout.block_bytes)
     lead = blocks.shape[:2]
-    count = len(layout.floats)
-    halves = blocks[..., : 2 * PANEL_ROWS * count].view("<u2").reshape(*lead, count, PANEL_ROWS)
+    size = layout.float_bytes
+    floats = blocks[..., : size * PANEL_ROWS * layout.floats].view(f"<u{size}")
+    floats = floats.reshape(*lead, layout.floats, PANEL_ROWS)
     integers = {}
     for factor in (layout.scale, layout.minimum):
         if factor is not None and factor.at is not None:
@@ -187,7 +224,7 @@ def _views(layout: PanelLayout, panels: Bytes) -> _Views:
     for width in layout.widths:
         planes.append(dwords[..., first : first + width, :])
         first += width
-    return _Views(halves, integers, tuple(planes))
+    return _Views(floats, integers, tuple(planes))
 
 
 def _across(values: np.ndarray, panels: int) -> np.ndarray:
@@ -211,16 +248,15 @@ def _pack_rows(layout: PanelLayout, rows: Bytes, panels: Bytes) -> None:
         panels.view(word).reshape(count, -1, PANEL_ROWS)[:] = source.transpose(0, 2, 1)
         return
     views = _views(layout, panels)
-    for number, name in enumerate(layout.floats):
-        source = np.ascontiguousarray(field_bytes(fmt, rows, name)).view("<u2")[..., 0]
-        views.halves[..., number, :] = _across(source, count)
+    stored = np.concatenate([stored_floats(fmt, rows, part) for part in fmt.factors], axis=-2)
+    views.floats[:] = _across(stored.view(f"<u{layout.float_bytes}")[..., 0], count)
     for what, factor, at in stored_factors(layout):
-        integers = _across(stored_integers(fmt, rows, what.planes) - np.uint8(what.offset), count)
+        integers = _across(factor_integers(fmt, rows, what).astype(np.uint8), count)
         if factor.shift:
             views.bytes[at][:] |= integers << np.uint8(factor.shift)
         else:
             views.bytes[at][:] = integers
-    q = np.ascontiguousarray(stored_integers(fmt, rows, fmt.quants)).reshape(-1).view("<u4")
+    q = np.ascontiguousarray(stored_codes(fmt, rows)).reshape(-1).view("<u4")
     if fmt.signed:  # q + 128 as an unsigned byte is q with its sign bit flipped
         q = q ^ np.uint32(0x80808080)
     into = 0
@@ -260,7 +296,10 @@ def pack_panels(format: str | int | BlockFormat, data: np.ndarray, k: int) -> By
 
 
 def unpack_panels(format: str | int | BlockFormat, panels: np.ndarray, k: int, n: int) -> Bytes:
-    """Inverse of `pack_panels`: uint8 ``[n, rowbytes]`` in GGUF order, bit for bit what was packed.
+    """Inverse of `pack_panels`: uint8 ``[n, rowbytes]`` in GGUF order.
+
+    It is what was packed, bit for bit, but for bits of blocks that no value depends on: they are zero, and digits of
+    base 3 are as quantisers store them.
 
     Args:
         format: the format, its name or its GGUF type number.
@@ -284,13 +323,14 @@ def unpack_panels(format: str | int | BlockFormat, panels: np.ndarray, k: int, n
         return np.ascontiguousarray(elements).reshape(-1, k)[:n].view(np.uint8).reshape(n, -1)
     rows = np.zeros((expected[0] * PANEL_ROWS, fmt.row_bytes(k)), np.uint8)
     views = _views(layout, panels)
-    for number, name in enumerate(layout.floats):
-        field_bytes(fmt, rows, name)[:] = _along(views.halves[..., number, :])[..., None].view(np.uint8)
+    floats = _along(views.floats)[..., None].view(np.uint8)
+    first = 0
+    for part in fmt.factors:
+        count = fmt.floats_of(part)
+        insert_floats(fmt, rows, part, floats[..., first : first + count, :])
+        first += count
     for what, factor, at in stored_factors(layout):
-        integers = _along(views.bytes[at])
-        if factor.bits < 8:
-            integers = (integers >> np.uint8(factor.shift)) & np.uint8((1 << factor.bits) - 1)
-        insert_integers(fmt, rows, what.planes, integers + np.uint8(what.offset))
+        insert_factor_integers(fmt, rows, what, factor.integers(_along(views.bytes[at])))
     quads: Words = np.zeros((*views.planes[0].shape[:3], 8, PANEL_ROWS), np.uint32)
     into = 0
     for width, plane in zip(layout.widths, views.planes, strict=True):
@@ -299,5 +339,5 @@ def unpack_panels(format: str | int | BlockFormat, panels: np.ndarray, k: int, n
             quads[..., i::per_dword, :] |= ((plane >> np.uint32(width * i)) & byte_mask(width)) << np.uint32(into)
         into += width
     q = _along(quads).reshape(rows.shape[0], -1, fmt.block // 4).view(np.uint8)
-    insert_integers(fmt, rows, fmt.quants, q ^ np.uint8(128) if fmt.signed else q)
+    insert_codes(fmt, rows, q ^ np.uint8(128) if fmt.signed else q)
     return np.ascontiguousarray(rows[:n])

@@ -32,15 +32,16 @@ from ..errors import InputError, UnsupportedError
 from .blocks import (
     CHUNK,
     FORMATS,
-    RUN,
-    BlockFormat,
     Bytes,
     checked_rows,
+    factor_integers,
     field_bytes,
     get_format,
-    insert_integers,
-    stored_integers,
+    insert_codes,
+    insert_factor_integers,
+    stored_codes,
 )
+from .descriptions import RUN, BlockFormat
 from .factors import Factor, byte_mask, folded, place_factors, plane_widths, share_bytes, stored_factors
 
 PLANE_ALIGN = 16
@@ -163,7 +164,7 @@ def _layout(fmt: BlockFormat) -> PlaneLayout:
 
 
 PLANE_FORMATS = tuple(name for name, fmt in FORMATS.items() if fmt.has_planes)
-"""Names of our own formats that have planes: f32, f16, bf16 and all block formats that are decoded."""
+"""Names of our own formats that have planes: f32, f16, bf16 and all formats of plain blocks."""
 
 
 def planes_row_bytes(format: str | int | BlockFormat, k: int) -> int:
@@ -209,9 +210,9 @@ def _pack_rows(layout: PlaneLayout, rows: Bytes, out: Bytes, k: int) -> None:
         views.floats[..., number, :] = field_bytes(fmt, rows, name)
     for what, factor, at in stored_factors(layout):
         assert views.integers is not None
-        integers = (stored_integers(fmt, rows, what.planes) - np.uint8(what.offset)).reshape(count, -1)
+        integers = factor_integers(fmt, rows, what).astype(np.uint8).reshape(count, -1)
         views.integers[..., at] |= integers << np.uint8(factor.shift)
-    q = np.ascontiguousarray(stored_integers(fmt, rows, fmt.quants)).reshape(-1).view("<u4")
+    q = np.ascontiguousarray(stored_codes(fmt, rows)).reshape(-1).view("<u4")
     into = 0
     planes = iter(views.quants)
     for width in layout.widths:
@@ -255,10 +256,8 @@ def _unpack_rows(layout: PlaneLayout, planes: Bytes, rows: Bytes, k: int) -> Non
         field_bytes(fmt, rows, name)[:] = views.floats[..., number, :]
     for what, factor, at in stored_factors(layout):
         assert views.integers is not None
-        integers = views.integers[..., at]
-        if factor.bits < 8:
-            integers = (integers >> np.uint8(factor.shift)) & np.uint8((1 << factor.bits) - 1)
-        insert_integers(fmt, rows, what.planes, (integers + np.uint8(what.offset)).reshape(count, blocks, -1))
+        integers = factor.integers(np.ascontiguousarray(views.integers[..., at]))
+        insert_factor_integers(fmt, rows, what, integers.reshape(count, blocks, -1))
     quads = np.zeros((count, k // RUN, RUN // 4), "<u4")
     into, parts = 0, iter(views.quants)
     for width in layout.widths:
@@ -269,7 +268,7 @@ def _unpack_rows(layout: PlaneLayout, planes: Bytes, rows: Bytes, k: int) -> Non
         for i in range(per_dword):
             quads[..., i::per_dword] |= ((plane >> np.uint32(width * i)) & byte_mask(width)) << np.uint32(into)
         into += width
-    insert_integers(fmt, rows, fmt.quants, quads.view(np.uint8).reshape(count, blocks, -1))
+    insert_codes(fmt, rows, quads.view(np.uint8).reshape(count, blocks, -1))
 
 
 def unpack_planes(format: str | int | BlockFormat, planes: np.ndarray, k: int) -> Bytes:

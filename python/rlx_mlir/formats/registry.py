@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
-import numpy as np
-
 from .. import checks
 from ..errors import InputError
-from .blocks import FORMATS, FORMATS_BY_ID, BlockFormat, Plane, Scaled
+from .blocks import FORMATS, FORMATS_BY_ID
+from .descriptions import BlockFormat, Plane, Scaled, float_bytes
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_FLOATS = ("<f2", "<f4")
+_FLOATS = ("<f2", "<f4", "e8m0", "ue4m3")
 _BYTES = ("u1", "i1")
 _LIMIT = 2**31 - 1
 
@@ -82,6 +81,8 @@ def _check(fmt: BlockFormat) -> None:
     where = f"format '{fmt.name}'"
     if not _NAME.fullmatch(fmt.name):
         raise InputError(f"{where}: a name consists of lower-case letters, digits and '_', and begins with no digit")
+    if fmt.grid is not None or fmt.trits is not None or fmt.rule or any(part.word for part in fmt.factors):
+        raise InputError(f"{where}: grids, digits of base 3, rules and scattered scales are those of our own formats")
     if fmt.dense is not None or not fmt.quants or fmt.scale is None:
         raise InputError(f"{where}: a format of blocks has planes of integers, a scale, and no dense element type")
     for what, size in (("block", fmt.block), ("nbytes", fmt.nbytes)):
@@ -91,13 +92,32 @@ def _check(fmt: BlockFormat) -> None:
         raise InputError(f"{where}: 'sub' must divide the block, {fmt.block}, but is {fmt.sub}")
     if fmt.minimum_sign not in (1, -1):
         raise InputError(f"{where}: 'minimum_sign' must be 1 or -1, but is {fmt.minimum_sign}")
-    if fmt.sub != fmt.block and not any(part.planes for part in fmt.factors):
-        raise InputError(f"{where}: sub-blocks of {fmt.sub} share one scale, as no integers scale them")
     _check_fields(where, fmt)
     _check_integers(f"{where}: the integers", fmt, fmt.quants, fmt.block, fmt.offset, fmt.signed)
+    _check_values(where, fmt)
     for what, part in (("scale", fmt.scale), ("minimum", fmt.minimum)):
         if part is not None:
             _check_factor(f"{where}: the {what}", fmt, part)
+    each = fmt.floats_per_block > len(fmt.factors)
+    if fmt.sub != fmt.block and not each and not any(part.planes for part in fmt.factors):
+        raise InputError(f"{where}: sub-blocks of {fmt.sub} share one scale, as no integers scale them")
+
+
+def _check_values(where: str, fmt: BlockFormat) -> None:
+    """The table has a byte for each code, and the unit is a power of two that halves don't leave f32 by."""
+    if fmt.values:
+        if fmt.bits > 4 or len(fmt.values) != 1 << fmt.bits:
+            raise InputError(
+                f"{where}: 'values' are one for each code of at most 4 bits, but there are {len(fmt.values)} for codes "
+                f"of {fmt.bits} bits"
+            )
+        if fmt.signed or fmt.offset or fmt.minimum is not None:
+            raise InputError(f"{where}: beside 'values' there are no 'offset', signed integers and minima")
+        for number in fmt.values:
+            if not isinstance(number, int) or not -128 <= number <= 127:
+                raise InputError(f"{where}: 'values' are integers from -128 to 127, but one is {checks.shown(number)}")
+    if not (isinstance(fmt.unit, float) and math.frexp(fmt.unit)[0] == 0.5 and 2.0**-16 <= fmt.unit <= 2.0**16):
+        raise InputError(f"{where}: 'unit' must be a power of two from 2^-16 to 2^16, but is {checks.shown(fmt.unit)}")
 
 
 def _check_fields(where: str, fmt: BlockFormat) -> None:
@@ -113,7 +133,7 @@ def _check_fields(where: str, fmt: BlockFormat) -> None:
             )
         names.add(field.name)
         try:
-            end += field.count * np.dtype(field.dtype).itemsize
+            end += field.count * float_bytes(field.dtype)
         except TypeError:
             raise InputError(f"{where}: field '{field.name}' is of {field.dtype!r}, which numpy doesn't know") from None
     if end != fmt.nbytes:
@@ -122,13 +142,16 @@ def _check_fields(where: str, fmt: BlockFormat) -> None:
 
 def _check_factor(where: str, fmt: BlockFormat, part: Scaled) -> None:
     field = next((field for field in fmt.fields if field.name == part.field), None)
-    if field is None or field.count != 1 or field.dtype not in _FLOATS:
+    counts = (1,) if part.planes else (1, fmt.block // fmt.sub)
+    if field is None or field.count not in counts or field.dtype not in _FLOATS:
         found = "there is none" if field is None else f"it has {field.count} of {field.dtype!r}"
-        raise InputError(f"{where} needs a field '{part.field}' of one number, '<f2' or '<f4', but {found}")
+        raise InputError(f"{where} needs a field '{part.field}' of one number, {', '.join(_FLOATS)}, but {found}")
+    if not 1 <= part.step <= 255:
+        raise InputError(f"{where}: 'step' must be from 1 to 255, but is {part.step}")
     if part.planes:
         _check_integers(f"{where}'s integers", fmt, part.planes, fmt.block // fmt.sub, part.offset, part.signed)
-    elif part.offset or part.signed:
-        raise InputError(f"{where} has no integers, so 'offset' and 'signed' mean nothing")
+    elif part.offset or part.signed or part.step != 1:
+        raise InputError(f"{where} has no integers, so 'offset', 'signed' and 'step' mean nothing")
 
 
 def _check_integers(
@@ -169,5 +192,7 @@ def _check_plane(where: str, fmt: BlockFormat, plane: Plane, count: int) -> None
     if low < 0 or high >= field.count:
         fail(f"reads bytes {low} to {high}, but the field has {field.count}")
     top = plane.shift0 + sum(step * (size - 1) for step, size in zip(plane.shift, plane.digits, strict=True))
-    if top + plane.bits > 8:
+    if top + plane.bits > 8 and not plane.carry:
         fail(f"reads bits {top} to {top + plane.bits - 1} of a byte")
+    if plane.carry and plane.bits != 1:
+        fail(f"carries from byte to byte, so its bits are planes of their own, but it has {plane.bits}")

@@ -4,11 +4,15 @@
 Opening a file checks its structure (keys, counts, tensor shapes, sizes and places) and decodes no value; a metadata
 value is decoded when it is asked for, a tensor is a view into the file. Whatever is wrong raises `GGUFError` with the
 byte offset and the rule that is broken, before memory or time is spent on sizes that the file merely claims.
+
+A model may be split: files `name-00001-of-00003.gguf` and so on each hold some of the tensors. Whoever opens one of
+them opens all; `gguf_split` says what they must agree in.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import math
 import mmap
@@ -28,6 +32,7 @@ from ..errors import GGUFError, InputError
 from ..files import open_regular
 from ..formats import FORMATS_BY_ID, BlockFormat, decode, get_format
 from ..paths import replacing
+from .gguf_split import open_others
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
@@ -70,6 +75,7 @@ class TensorInfo:
         offset: byte offset of the data in the file.
         nbytes: bytes of the data; None where the type is unknown.
         header_offset: byte offset of this description in the file.
+        part: number of the file, from 0 on, where a model is split.
     """
 
     name: str
@@ -79,6 +85,7 @@ class TensorInfo:
     offset: int
     nbytes: int | None
     header_offset: int
+    part: int = 0
 
     @property
     def size(self) -> int:
@@ -251,22 +258,53 @@ class Metadata(Mapping[str, Any]):
 
 
 class GGUFFile:
-    """One GGUF file, memory-mapped.
+    """One GGUF file, or the files that a model is split into, memory-mapped.
 
     ``metadata`` maps keys to values, ``tensors`` maps names to `TensorInfo`, in the order of the file. Arrays that
     `tensor` returns are read-only views that keep the file mapped for as long as they live, also after `close`.
-    ``status`` is what the system said of the file when it was opened; None for one in memory.
+    ``status`` is what the system said of the file when it was opened; None for one in memory, or of several.
+
+    Of a split model the metadata is that of the first file, whose ``path`` this object has, and the tensors are those
+    of all; a file in memory is read by itself.
     """
 
+    path: str | None
+    version: int
+    metadata: Metadata
+    tensors: dict[str, TensorInfo]
+    status: os.stat_result | None
+    _map: mmap.mmap | None
+    _others: list[GGUFFile]
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens and checks the file at ``path``; raises GGUFError where it cannot be read or is malformed."""
-        self.path: str | None = os.fspath(path)
+        """Opens and checks the file at ``path``, and the other ones of a split model.
+
+        Raises GGUFError where one cannot be read, is malformed, missing, or doesn't belong to the others.
+        """
+        self._map_file(path)
+        try:
+            self._others = open_others(self, GGUFFile.single)
+        except BaseException:
+            self.close()
+            raise
+        if self._others:
+            self._join()
+
+    @classmethod
+    def single(cls, path: str | os.PathLike[str]) -> GGUFFile:
+        """Opens and checks the file at ``path`` alone, be it one of several or not."""
+        self = cls.__new__(cls)
+        self._map_file(path)
+        return self
+
+    def _map_file(self, path: str | os.PathLike[str]) -> None:
+        self.path, self._others = os.fspath(path), []
         try:
             with open_regular(path, error=GGUFError) as file:
                 if os.fstat(file.fileno()).st_size == 0:
                     raise GGUFError("the file is empty", path=path, offset=0)
-                self.status: os.stat_result | None = os.fstat(file.fileno())
-                self._map: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self.status = os.fstat(file.fileno())
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except GGUFError:
             raise
         except (OSError, ValueError) as error:  # the second of a path with a zero byte
@@ -278,7 +316,7 @@ class GGUFFile:
         """Reads a file that is in memory."""
         self = cls.__new__(cls)
         self.path = None
-        self.status = None
+        self.status, self._others = None, []
         self._map = None
         view: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).view()
         view.flags.writeable = False
@@ -292,6 +330,18 @@ class GGUFFile:
         except BaseException:
             self.close()
             raise
+
+    def _join(self) -> None:
+        """Takes over what the other files of a split model have."""
+        self.number = int(self.metadata["split.no"])
+        files = sorted([self, *self._others], key=lambda file: int(file.metadata["split.no"]))
+        tensors: dict[str, TensorInfo] = {}
+        for number, file in enumerate(files):
+            tensors |= {name: dataclasses.replace(info, part=number) for name, info in file.tensors.items()}
+        self._paths = tuple(file.path for file in files)
+        self.status = None
+        self.tensors = tensors
+        self.metadata, self.version, self.path = files[0].metadata, files[0].version, files[0].path
 
     def __enter__(self) -> GGUFFile:
         return self
@@ -316,6 +366,8 @@ class GGUFFile:
 
     def close(self) -> None:
         """Lets go of the file. Arrays that are still in use stay valid; the mapping goes with the last of them."""
+        for other in self._others:
+            other.close()
         self._data = np.empty(0, np.uint8)
         mapping, self._map = self._map, None
         if mapping is not None:
@@ -324,8 +376,20 @@ class GGUFFile:
 
     def release(self) -> None:
         """Tells the system that pages read so far are not needed again; they come back from the file when touched."""
-        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)
+        for file in (self, *self._others):
+            if file._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+                file._map.madvise(mmap.MADV_DONTNEED)
+
+    @property
+    def paths(self) -> tuple[str | None, ...]:
+        """The paths of all files, in order: one, unless the model is split. `TensorInfo.part` counts them."""
+        return self._paths if self._others else (self.path,)
+
+    def _part(self, info: TensorInfo) -> GGUFFile:
+        """The file that has the tensor."""
+        if not self._others or info.part == self.number:
+            return self
+        return self._others[info.part - (info.part > self.number)]
 
     @property
     def mapping(self) -> mmap.mmap | None:
@@ -338,12 +402,14 @@ class GGUFFile:
         Models that were trained further have the same descriptions, and other weights everywhere: a part tells them
         apart in milliseconds. It doesn't tell files apart in which somebody changed single weights.
         """
-        starts = [info.offset for info in self.tensors.values()]
-        digest = hashlib.sha256(f"{self._data.size}:".encode())
-        digest.update(self._data[: min(starts, default=self._data.size)].data)
-        for info in self.tensors.values():
-            middle = info.offset + (info.nbytes or 0) // 2
-            digest.update(self._data[middle : middle + _SAMPLE_BYTES].data)
+        digest = hashlib.sha256()
+        for file in (self, *self._others):
+            own = [info for info in self.tensors.values() if self._part(info) is file]
+            digest.update(f"{file._data.size}:".encode())
+            digest.update(file._data[: min((info.offset for info in own), default=file._data.size)].data)
+            for info in own:
+                middle = info.offset + (info.nbytes or 0) // 2
+                digest.update(file._data[middle : middle + _SAMPLE_BYTES].data)
         return digest.hexdigest()
 
     def tensor(self, name: str) -> np.ndarray:
@@ -357,9 +423,10 @@ class GGUFFile:
         info = self.info(name)
         fmt = self._format(info)
         assert info.nbytes is not None
-        if self._data.size == 0:
+        data = self._part(info)._data
+        if data.size == 0:
             raise InputError(f"tensor '{name}' is asked for, but the file is closed")
-        raw = self._data[info.offset : info.offset + info.nbytes]
+        raw = data[info.offset : info.offset + info.nbytes]
         if fmt.dense is None:
             return raw.reshape(info.rows, fmt.row_bytes(info.k))
         return raw.view(fmt.dense).reshape(info.shape)
@@ -386,7 +453,7 @@ class GGUFFile:
         if info.nbytes is None:
             raise GGUFError(
                 f"tensor '{info.name}' has the type number {info.type_id}, which is not known",
-                path=self.path,
+                path=self.paths[info.part],
                 offset=info.header_offset,
             )
         return FORMATS_BY_ID[info.type_id]
@@ -401,7 +468,8 @@ class GGUFFile:
         self.version = cursor.u32("the version")
         if self.version not in (2, 3):
             swapped = int.from_bytes(self.version.to_bytes(4, "little"), "big")
-            hint = f" (a big-endian file of version {swapped})" if swapped in (2, 3) else ""
+            hint = f" (a big-endian file of version {swapped})" if swapped in (1, 2, 3) else ""
+            hint = " (GGUF v1 has counts of 32 bits, and no tool writes it any more)" if self.version == 1 else hint
             raise cursor.fail(f"the version must be 2 or 3, but is {self.version}{hint}", 4)
         tensor_count = cursor.u64("the tensor count")
         entry_count = cursor.u64("the metadata count")

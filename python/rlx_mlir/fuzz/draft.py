@@ -340,8 +340,6 @@ def make_value(
     if dtype.kind == "c":
         floats = replace(recipe, dtype="f32")
         return joined_parts(*(make_value(floats, sizes, rng, edges, extremes, constant) for _ in "ri"))
-    if recipe.packed == "q8_k":
-        return _q8_k(shape, rng)
     if recipe.packed is not None:
         return formats.encode(recipe.packed, (rng.standard_normal(shape) * recipe.scale).astype(np.float32))
     if recipe.domain == "index":
@@ -396,16 +394,6 @@ def _skewed(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     if array.size:
         array[..., 0] = 0.0
     return array
-
-
-def _q8_k(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Blocks of q8_k, a format that is read but not encoded: f32 scale, 256 integers, sums of 16 of them in i16."""
-    n, k = shape
-    integers = rng.integers(-127, 128, (n, k // 256, 256)).astype(np.int8)
-    scales = (rng.random((n, k // 256, 1)) * k**-0.5 / 64).astype(np.float32)
-    sums = integers.reshape(n, -1, 16, 16).sum(axis=-1).astype(np.int16)
-    parts = [np.ascontiguousarray(part).view(np.uint8) for part in (scales, integers, sums)]
-    return np.concatenate(parts, axis=-1).reshape(n, -1)
 
 
 def _edged(array: np.ndarray, dtype: np.dtype, rng: np.random.Generator, share: float, extremes: bool) -> np.ndarray:

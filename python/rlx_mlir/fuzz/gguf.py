@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.errors import RlxError
+from rlx_mlir.frontends.gguf_split import part_name
 from rlx_mlir.fuzz.pool import Outcome, Task
 
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -308,8 +309,18 @@ def _vocabulary(kind: str) -> dict[str, object]:
     }
 
 
-def _small_model(path: Path, kind: str, *, misnamed: int = 0, part: int | None = None) -> None:
-    """A model of one layer, complete, whose weights have all types in turn.
+_TYPES = (
+    ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q6_k", "f16"),
+    ("iq4_nl", "iq4_xs", "mxfp4", "q1_0", "tq1_0", "tq2_0", "nvfp4", "q8_k"),
+    ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "q3_k"),
+)
+"""Types of the matrices of small models."""
+
+
+def _small_model(
+    path: Path, kind: str, *, types: Sequence[str] = _TYPES[0], misnamed: int = 0, part: int | None = None
+) -> None:
+    """A model of one layer, complete, whose weights have ``types``.
 
     With ``misnamed``, one of as many layers, each of whose tensors has nearly the right name: errors compare names.
     With ``part``, one of two files of the model, 0 or 1: only the first has the metadata.
@@ -329,10 +340,10 @@ def _small_model(path: Path, kind: str, *, misnamed: int = 0, part: int | None =
         "llama.attention.head_count": 4,
         "llama.attention.head_count_kv": 2,
         "llama.attention.layer_norm_rms_epsilon": 1e-5,
-        "llama.attention.key_length": 32,  # not what its absence means
-        "llama.attention.value_length": 32,
+        "llama.attention.key_length": 128,  # not what its absence means
+        "llama.attention.value_length": 128,
         "llama.rope.freq_base": 10000.0,
-        "llama.rope.dimension_count": 32,
+        "llama.rope.dimension_count": 128,
         "llama.rope.scaling.type": "linear",
         "llama.rope.scaling.factor": 4.0,
         "llama.vocab_size": 300,
@@ -340,17 +351,16 @@ def _small_model(path: Path, kind: str, *, misnamed: int = 0, part: int | None =
     }
     shapes = {
         "token_embd": (300, hidden),
-        "blk.0.attn_q": (hidden // 2, hidden),
-        "blk.0.attn_k": (hidden // 4, hidden),
-        "blk.0.attn_v": (hidden // 4, hidden),
-        "blk.0.attn_output": (hidden, hidden // 2),
+        "blk.0.attn_q": (hidden * 2, hidden),
+        "blk.0.attn_k": (hidden, hidden),
+        "blk.0.attn_v": (hidden, hidden),
+        "blk.0.attn_output": (hidden, hidden * 2),
         "blk.0.ffn_gate": (ffn, hidden),
         "blk.0.ffn_up": (ffn, hidden),
         "blk.0.ffn_down": (hidden, ffn),
     }
-    kinds = ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q6_k", "f16")
     tensors: dict[str, np.ndarray | tuple[str, np.ndarray, Sequence[int]]] = {}
-    for (name, shape), scheme in zip(shapes.items(), kinds, strict=True):
+    for (name, shape), scheme in zip(shapes.items(), types, strict=True):
         fmt = formats.get_format(scheme)
         data = np.zeros((shape[0], fmt.row_bytes(shape[1])), np.uint8)
         tensors[f"{name}.weight"] = (scheme, data, shape)
@@ -380,20 +390,34 @@ def _crafted() -> list[bytes]:
     ]
 
 
+@dataclass(frozen=True)
+class Source:
+    """A file to start from; of a model in two files the other one, too, and which of them this is."""
+
+    data: bytes
+    other: bytes | None = None
+    number: int = 0
+
+    def path(self, file: Path, number: int) -> Path:
+        """Where one of the files goes: the name of a split model's says which it is."""
+        return file if self.other is None else file.with_name(part_name(file.stem, number, 2))
+
+
 @functools.cache
-def sources() -> tuple[bytes, ...]:
+def sources() -> tuple[Source, ...]:
     """The files to start from, where the caller names none."""
     with tempfile.TemporaryDirectory() as folder:
-        found = list(_crafted())
-        for kind in ("gpt2", "llama"):
-            path = Path(folder) / f"{kind}.gguf"
-            _small_model(path, kind)
-            found += [path.read_bytes()] * 3
-        _small_model(path, "gpt2", misnamed=60)
-        found.append(path.read_bytes())
-        for part in (0, 1):
-            _small_model(path, "gpt2", part=part)
-            found.append(path.read_bytes())
+        path = Path(folder) / "small.gguf"
+
+        def made(kind: str, **options: Any) -> bytes:
+            _small_model(path, kind, **options)
+            return path.read_bytes()
+
+        found = [Source(data) for data in _crafted()]
+        found += [Source(made(kind, types=types)) for kind in ("gpt2", "llama") for types in _TYPES]
+        found.append(Source(made("gpt2", misnamed=60)))
+        first, second = (made("gpt2", part=part) for part in (0, 1))
+        found += [Source(first, second, 0), Source(second, first, 1)]
     return tuple(found)
 
 
@@ -422,31 +446,36 @@ def prepare() -> None:
 def handle(task: Task) -> Outcome:
     """Runs one task."""
     path = Path(task["file"])
-    done: list[str] = []
-    if "seed" in task:
-        rng = np.random.default_rng([task["seed"], task["index"]])
-        if task.get("source"):
-            data, length = _head(task["source"])
-        else:
-            data = sources()[int(rng.integers(len(sources())))]
-            length = len(data)
-        data, length, done = mutate(data, rng, length)
-        with path.open("wb") as file:
-            file.write(data)
-            file.truncate(length)
-    answer = {"status": "ok" if read_everything(path) else "refused", "where": "; ".join(done)}
-    if "seed" in task:
-        path.unlink()
+    if "seed" not in task:
+        return {"status": "ok" if read_everything(path) else "refused", "where": ""}
+    rng = np.random.default_rng([task["seed"], task["index"]])
+    if task.get("source"):
+        data, length = _head(task["source"])
+        source = Source(data)
+    else:
+        source = sources()[int(rng.integers(len(sources())))]
+        length = len(source.data)
+    data, length, done = mutate(source.data, rng, length)
+    own, other = (source.path(path, number) for number in (source.number, 1 - source.number))
+    with own.open("wb") as file:
+        file.write(data)
+        file.truncate(length)
+    if source.other is not None:
+        other.write_bytes(source.other)
+    opened = own if rng.random() < 0.5 else other
+    answer = {"status": "ok" if read_everything(opened) else "refused", "where": "; ".join(done)}
+    for written in {own, other}:
+        written.unlink()
     return answer
 
 
-def _check_places(file: Any, size: int) -> None:
-    """Tensors of known types make up the file from the first one's place on, but for padding."""
+def _check_places(file: Any) -> None:
+    """Tensors of known types make up a file from the first one's place on, but for padding."""
     infos = file.tensors.values()
     if not infos or any(info.nbytes is None for info in infos):
         return
     used = sum(-(-info.nbytes // file.alignment) * file.alignment for info in infos)
-    room = size - min(info.offset for info in infos)
+    room = Path(file.path).stat().st_size - min(info.offset for info in infos)
     if not used - file.alignment < room <= used:
         raise AssertionError(f"tensors of {used} bytes were found in {room}")
 
@@ -476,11 +505,15 @@ def read_everything(path: Path) -> bool:
     if described is not None:
         format_description(described)
         json.dumps(described)
+    alone = attempt(lambda: GGUFFile.single(path))
+    if alone is not None:
+        with alone:
+            _check_places(alone)
+            check_part(alone)
     file = attempt(lambda: GGUFFile(path))
     if file is None:
         return False
     with file:
-        _check_places(file, path.stat().st_size)
         for key in file.metadata:
             attempt(lambda key=key: file.metadata[key])  # type: ignore[misc]
         for name, info in file.tensors.items():

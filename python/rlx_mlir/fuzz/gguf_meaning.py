@@ -93,7 +93,7 @@ class _Spelled:
         given |= {f"{_TOKENIZER}{key}": value for key, value in _of_vocabularies(file.metadata).items()}
         absent = {key: value for key, value in given.items() if key not in file.metadata and value is not None}
         self.metadata = ChainMap(absent, cast("dict[str, object]", file.metadata))
-        self.tensors, self.path, self.architecture = file.tensors, file.path, file.architecture
+        self.tensors, self.path, self.paths, self.architecture = file.tensors, file.path, file.paths, file.architecture
 
 
 def _read(what: Callable[[], dict[str, object]]) -> dict[str, object] | str:
@@ -148,12 +148,13 @@ def check_ends(metadata: Metadata, tokenizer: Tokenizer) -> None:
 
 
 def check_part(file: GGUFFile) -> None:
-    """AssertionError where a file that is one of several is read as a model, or refused for another reason."""
+    """AssertionError where a file that is one of several, without these, is read as a model, or refused for another
+    reason."""
     try:
         count = _whole(file.metadata.get("split.count"))
     except RlxError:
         return  # it is damaged
-    if count is None or count == 1:
+    if count is None or count == len(file.paths):
         return
     try:
         ModelConfig.from_gguf(file)

@@ -15,7 +15,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.gpu.gemv_config import MAX_TILE
 from rlx_mlir.dialects import mir
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.lowering.fuse import producer, shape_of
 from rlx_mlir.lowering.groups import PRODUCTS, ROW_WISE, Group
 from rlx_mlir.mir.packed import packing

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from mlir.dialects import arith
+
 from rlx_mlir import formats, ir
 from rlx_mlir.formats import (
     PANEL_ROWS,
@@ -14,11 +17,12 @@ from rlx_mlir.formats import (
     Plane,
     PlaneLayout,
     Scaled,
+    grids,
 )
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN, Grid, Trits, float_bytes
 from rlx_mlir.formats.planes import HALF
 from rlx_mlir.mir.packed import Packing
-from rlx_mlir.mir.scalars import Scalar, extract, unsigned
+from rlx_mlir.mir.scalars import Scalar, constant, element, extract, unsigned
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,14 @@ class _Bytes:
         return total
 
     def number(self, offset: Scalar | int, dtype: str) -> Scalar:
-        """A float, as f32; `dtype` is a numpy name, or bf16."""
+        """A float, as f32; `dtype` is that of a field, or bf16."""
+        if dtype == "e8m0":  # half of a power of two; the two least are subnormal
+            power = unsigned(self.byte(offset), "i32")
+            return (power < 2).select((power + 1) << 21, (power - 1) << 23).bitcast("f32")
+        if dtype == "ue4m3":  # exponent and fraction where f32 has them, whose exponent counts from another number
+            stored = unsigned(self.byte(offset), "i32")
+            small = ((stored & 0x7F) << 20).bitcast("f32") * 2.0**119
+            return stored.compare("eq", 0x7F).select(0.0, small)
         word, count = {"<f2": ("f16", 2), "bf16": ("bf16", 2), "<f4": ("f32", 4)}[dtype]
         return self.word(offset, count).bitcast(word).to("f32")
 
@@ -71,8 +82,13 @@ def element_integer(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) ->
         return _panel_integer(weight, formats.panel_layout(fmt), n, k)
     if packing.layout == "planes":
         return _row_integer(_Row(weight, formats.plane_layout(fmt), packing.k, n), k)
-    stored = _planes(_block(weight, fmt, n, k), fmt, fmt.quants, k % fmt.block)
-    return _signed(stored, fmt.signed) - fmt.offset
+    block, e = _block(weight, fmt, n, k), k % fmt.block
+    if fmt.grid is not None:
+        return _looked_up(fmt, _grid_code(block, fmt, fmt.grid, e))
+    if fmt.trits is not None:
+        return _trit(block, fmt, fmt.trits, e) - fmt.offset
+    stored = _planes(block, fmt, fmt.quants, e)
+    return _looked_up(fmt, stored) if fmt.values else _signed(stored, fmt.signed) - fmt.offset
 
 
 def element_scale(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) -> Scalar:
@@ -107,6 +123,48 @@ def _signed(stored: Scalar, is_byte: bool) -> Scalar:
     return ((stored ^ 0x80) - 0x80) if is_byte else stored
 
 
+def _looked_up(fmt: BlockFormat, code: Scalar) -> Scalar:
+    """The integer of a code, i32, by the format's table of up to 16 bytes, eight of which are a word."""
+    table = np.zeros(16, np.int8)
+    table[: len(fmt.values)] = fmt.values
+    low, high = (constant(element("i64"), int(word)) for word in table.view("<i8"))
+    word = (code < 8).select(low, high) if len(fmt.values) > 8 else low
+    byte = (word >> ((code & 7) << 3).to("i64")).low_bits(element("i8"))
+    return byte.to("i32")
+
+
+def _listed(numbers: np.ndarray, position: Scalar) -> Scalar:
+    """A number of a constant list of bytes or words without sign, as i32."""
+    words = numbers.astype(f"<i{numbers.dtype.itemsize}")
+    kind = ir.RankedTensorType.get(words.shape, element(f"i{8 * words.itemsize}"))
+    table = arith.ConstantOp(kind, ir.DenseElementsAttr.get(words, type=kind)).result
+    return unsigned(extract(table, [position]), "i32")
+
+
+def _grid_code(block: _Bytes, fmt: BlockFormat, grid: Grid, e: Scalar) -> Scalar:
+    """The code of an element of a grid: a digit of its word, and above it the sign."""
+    number = _planes(block, fmt, grid.index, e // grid.length)
+    word = _listed(grids.table(grid.table), number.to("index"))
+    digit = word >> ((e % grid.length) * grid.digit_bits).to("i32") & ((1 << grid.digit_bits) - 1)
+    group = fmt.block // grid.signs[0].count
+    signs = _planes(block, fmt, grid.signs, e // group)
+    if grid.sign_bits > 1:
+        if grid.sign_bits == 7:  # the eighth makes the sum even
+            total = signs ^ (signs >> 4)
+            total = total ^ (total >> 2)
+            signs = signs | ((total ^ (total >> 1)) & 1) << 7
+        signs = signs >> (e % 8).to("i32")
+    return digit | (signs & 1) << grid.digit_bits
+
+
+def _trit(block: _Bytes, fmt: BlockFormat, trits: Trits, e: Scalar) -> Scalar:
+    """A digit of base 3, as i32."""
+    places, powers = trits.places
+    place = _listed(places.astype(np.uint16), e).to("index") + fmt.field(trits.field).offset
+    fraction = unsigned(block.byte(place), "i32") * _listed(powers, e) & 0xFF
+    return fraction * 3 >> 8
+
+
 def _block(weight: ir.Value, fmt: BlockFormat, n: Scalar, k: Scalar) -> _Bytes:
     return _Bytes(weight, n, (k // fmt.block) * fmt.nbytes)
 
@@ -124,6 +182,8 @@ def _planes(block: _Bytes, fmt: BlockFormat, planes: tuple[Plane, ...], position
                 offset = offset + digit * byte
             if bits:
                 shift = shift + digit * bits
+        if plane.carry:
+            offset, shift = offset + shift // 8, shift % 8
         bits_here = (unsigned(block.byte(offset), "i32") >> shift.to("i32")) & ((1 << plane.bits) - 1)
         bits_here = bits_here << plane.into if plane.into else bits_here
         total = bits_here if total is None else total | bits_here
@@ -132,12 +192,19 @@ def _planes(block: _Bytes, fmt: BlockFormat, planes: tuple[Plane, ...], position
 
 
 def _scaled(block: _Bytes, fmt: BlockFormat, what: Scaled, k: Scalar) -> Scalar:
-    field = fmt.field(what.field)
-    factor = block.number(field.offset, field.dtype)
+    sub = (k % fmt.block) // fmt.sub
+    if what.word:
+        factor = _planes(block, fmt, what.word, k.like(0)).low_bits(element("i16")).bitcast("f16").to("f32")
+    else:
+        field = fmt.field(what.field)
+        place = sub * float_bytes(field.dtype) + field.offset if field.count > 1 else field.offset
+        factor = block.number(place, field.dtype)
+    factor = factor * fmt.unit if fmt.unit != 1 else factor
     if not what.planes:
         return factor
-    stored = _planes(block, fmt, what.planes, (k % fmt.block) // fmt.sub)
-    return factor * (_signed(stored, what.signed) - what.offset).to("f32")
+    stored = _signed(_planes(block, fmt, what.planes, sub), what.signed)
+    stored = stored * what.step if what.step != 1 else stored
+    return factor * (stored - what.offset).to("f32")
 
 
 def _panel_block(weight: ir.Value, layout: PanelLayout, n: Scalar, k: Scalar) -> _Bytes:
@@ -148,10 +215,11 @@ def _panel_factor(weight: ir.Value, layout: PanelLayout, factor: Factor | None, 
     """The scale or minimum of the row's sub-block."""
     assert factor is not None, "a format that has it"
     block = _panel_block(weight, layout, n, k)
-    row = n % PANEL_ROWS
-    value = block.number((row + factor.number * PANEL_ROWS) * 2, "<f2")
+    row, sub = n % PANEL_ROWS, (k % layout.block) // layout.sub
+    number = sub + factor.number if factor.each else k.like(factor.number)
+    value = block.number((row + number * PANEL_ROWS) * layout.float_bytes, layout.float_type)
+    value = value * layout.unit if layout.unit != 1 else value
     if factor.at is not None:
-        sub = (k % layout.block) // layout.sub
         stored = unsigned(block.byte(sub * PANEL_ROWS + row + factor.at), "i32")
         if factor.bits < 8:
             stored = (stored >> factor.shift) & ((1 << factor.bits) - 1)
@@ -177,7 +245,7 @@ def _panel_integer(weight: ir.Value, layout: PanelLayout, n: Scalar, k: Scalar) 
         total = bits if total is None else total | bits
         first, into = first + width, into + width
     assert total is not None, "a quantised format"
-    return total - layout.bias
+    return _looked_up(layout.format, total) if layout.table else total - layout.bias
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ import numpy as np
 
 from .. import budgets
 from ..errors import GGUFError, InputError, UnsupportedError, nearest
+from ..formats import FORMATS_BY_ID
 from ..frontends.gguf import GGUFFile, TensorInfo
 from .architecture import ARCHITECTURES, Architecture
 
-WEIGHT_TYPES = frozenset(
-    {"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"}
-)
+WEIGHT_TYPES = frozenset(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.is_weight)
 """Types that a weight matrix may have."""
 
 VECTOR_TYPES = frozenset({"f32", "f16", "bf16"})
@@ -183,12 +182,12 @@ def _check_kind(file: GGUFFile) -> None:
     """Refuses files that aren't a whole model, or whose numbers are of an older kind."""
     metadata = file.metadata
     count = metadata.get("split.count")
-    if not _is_plain(count, None, 1):
+    if not _is_plain(count, None, 1, len(file.paths)):
         number = metadata.get("split.no")
         which = f"number {number + 1} of the {_short(count)}" if isinstance(number, int) else f"one of {_short(count)}"
         raise UnsupportedError(
-            f"{_where(file)}is {which} files of a split model ('split.count', 'split.no'), which must be merged first: "
-            "llama.cpp's 'llama-gguf-split --merge' does that"
+            f"{_where(file)}is {which} files of a split model ('split.count', 'split.no'), which must be opened "
+            "together, by the path of one of them"
         )
     kind = metadata.get("general.type")
     if not _is_plain(kind, None, "model"):

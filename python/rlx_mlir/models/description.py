@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = Fa
     infos = list(file.tensors.values())
     found: dict[str, Any] = {
         "file": str(path),
-        "bytes": path.stat().st_size,
+        "bytes": sum(os.stat(part).st_size for part in file.paths if part is not None),
+        "files": len(file.paths),
         "version": file.version,
         "name": _of_type(file, "general.name", str),
         "architecture": file.architecture,
@@ -94,8 +96,9 @@ def _types(infos: list[TensorInfo]) -> list[dict[str, Any]]:
 
 def format_description(found: Mapping[str, Any]) -> str:
     """The description as lines of text."""
+    size = f"{found['bytes'] / 1e6:.1f} MB" + (f" in {found['files']} files" if found["files"] > 1 else "")
     lines = [
-        f"file          {Path(found['file']).name}, {found['bytes'] / 1e6:.1f} MB, GGUF version {found['version']}",
+        f"file          {Path(found['file']).name}, {size}, GGUF version {found['version']}",
         f"model         {found['name'] or 'unnamed'}",
         f"architecture  {found['architecture']}",
         f"parameters    {found['parameters']:,} in {found['tensors']} tensors",

@@ -50,7 +50,7 @@ def replaced_weights(file: GGUFFile, infos: Iterator[TensorInfo], nonfinite: str
                 raise GGUFError(
                     f"{describe_broken(info, *place)}; nonfinite='zero' ('rlx generate --nonfinite zero') reads such "
                     "weights as 0",
-                    path=file.path,
+                    path=file.paths[info.part],
                     offset=info.offset + place[0] * rows.shape[1] + place[1] * get_format(info.type_id).nbytes,
                 )
             found[info.name] = without_broken(info.type_id, rows, info.k)

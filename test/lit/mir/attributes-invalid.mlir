@@ -91,7 +91,7 @@ func.func @packed_c5_size(%w: tensor<5x20xi8, #mir.packed<q4_1, k = 4294967296>>
 
 // -----
 
-// expected-error @below {{unknown weight format 'q9_9', known are f32, f16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, q8_k, bf16}}
+// expected-error @below {{unknown weight format 'q9_9', known are f32, f16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, q8_k, iq2_xxs, iq2_xs, iq3_xxs, iq1_s, iq4_nl, iq3_s, iq2_s, iq4_xs, iq1_m, bf16, tq1_0, tq2_0, mxfp4, nvfp4, q1_0}}
 func.func @packed_c6_scheme(%w: tensor<5x20xi8, #mir.packed<q9_9, k = 32>>) {
   return
 }

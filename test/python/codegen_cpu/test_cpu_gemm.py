@@ -13,10 +13,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cpu_harness import TARGETS, compiled
+from packed_harness import encoded, set_scales
 
 from rlx_mlir import formats
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.block_quantize import block_quantize
+from rlx_mlir.codegen.cpu.digits import has_room
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
 from rlx_mlir.codegen.cpu.gemm_amx import GROUP, K_WHOLE, ROW_BLOCK, gemm_amx
 from rlx_mlir.codegen.cpu.gemm_amx_blocks import gemm_blocks
@@ -189,7 +191,7 @@ def problem(case: Case) -> Problem:
     for _ in range(program.accumulators):
         values = rng.standard_normal((case.n, case.k), np.float32) + np.float32(0.5)
         if case.path in ("panels", "digits", "int8", "amx", "split", "blocks"):
-            rows = formats.encode(case.scheme, values)
+            rows = encoded(case.scheme, values)
             operands.append(formats.pack_panels(case.scheme, rows, case.k).view(np.int8))
             exact = formats.decode(case.scheme, rows, case.k).astype(np.float64)
             size = np.abs(exact)
@@ -265,8 +267,8 @@ def test_int8(case: Case) -> None:
     check(case)
 
 
-#: Schemes whose products of 22 bits fit in 32: no weight has 8 bits.
-NARROW_SCHEMES = [scheme for scheme in BLOCK_SCHEMES if SCHEMES[scheme].bits < 8]
+#: Schemes whose products of 22 bits fit in 32.
+NARROW_SCHEMES = [scheme for scheme in BLOCK_SCHEMES if has_room(SCHEMES[scheme], 22)]
 
 
 @pytest.mark.parametrize("bits", [15, 22])
@@ -315,8 +317,11 @@ def test_rows_that_have_no_digits(target: str, scheme: str, dynamic: bool) -> No
 
 
 @pytest.mark.parametrize("bits", [8, 15, 22])
-@pytest.mark.parametrize("scheme", ["q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k"])
+@pytest.mark.parametrize(
+    "scheme", ["q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "iq4_nl", "iq4_xs", "mxfp4", "tq2_0"]
+)
 def test_int8_tiles_give_the_bits_of_vectors(scheme: str, bits: int) -> None:
+    bits = bits if has_room(SCHEMES[scheme], bits) else 15
     assert uses_integer_tiles(ALL_TARGETS["amx512"], None, SCHEMES[scheme])
     case = Case("int8", "amx512", scheme, 139, 40, 5 * SCHEMES[scheme].block, True, "swiglu", bits=bits)
     for by_tiles, by_vectors in zip(check(case), check(replace(case, target="vnni512")), strict=True):
@@ -412,15 +417,11 @@ def test_a_row_of_tiles_does_not_depend_on_the_batch(k: int) -> None:
 
 def random_blocks(scheme: str, n: int, k: int) -> np.ndarray:
     """Rows of random bits, but for scales of ordinary size; one row has scales 0 and one subnormal ones."""
-    fmt = formats.get_format(scheme)
     rng = np.random.default_rng(11)
-    rows = rng.integers(0, 256, (n, fmt.row_bytes(k)), np.uint8)
-    blocks = rows.reshape(n, -1, fmt.nbytes)
-    for name in SCHEMES[scheme].floats:
-        start = fmt.field(name).offset
-        scales = rng.uniform(-0.1, 0.1, (n, blocks.shape[1], 1)).astype("<f2")
-        scales[0], scales[1] = 0, 3e-7
-        blocks[..., start : start + 2] = scales.view(np.uint8)
+    rows = rng.integers(0, 256, (n, formats.get_format(scheme).row_bytes(k)), np.uint8)
+    scales = rng.uniform(-0.1, 0.1, (n, k // SCHEMES[scheme].block, 1)).astype(np.float32)
+    scales[0], scales[1] = 0, 3e-7 if SCHEMES[scheme].float_type == "<f2" else 2.0**-128
+    set_scales(scheme, rows, scales)
     return rows
 
 
@@ -455,7 +456,19 @@ def test_long_k_is_done_in_blocks(target: str) -> None:
 @pytest.mark.parametrize("target", list(ALL_TARGETS))
 @pytest.mark.parametrize(
     ("path", "scheme", "k"),
-    [("panels", "q4_1", 96), ("int8", "q4_1", 96), ("int8", "q2_k", 256), ("int8", "q6_k", 256), ("dense", "f32", 96)],
+    [
+        ("panels", "q4_1", 96),
+        ("panels", "mxfp4", 96),
+        ("int8", "q4_1", 96),
+        ("int8", "iq4_nl", 96),
+        ("int8", "iq4_xs", 256),
+        ("int8", "mxfp4", 96),
+        ("int8", "nvfp4", 64),
+        ("int8", "tq2_0", 256),
+        ("int8", "q2_k", 256),
+        ("int8", "q6_k", 256),
+        ("dense", "f32", 96),
+    ],
 )
 @pytest.mark.quick(9)
 def test_a_row_does_not_depend_on_the_batch(path: str, scheme: str, k: int, target: str) -> None:
@@ -476,7 +489,11 @@ def test_a_row_does_not_depend_on_the_batch(path: str, scheme: str, k: int, targ
 @pytest.mark.parametrize("path", ["panels", "int8", "dense", "transposed"])
 @pytest.mark.quick(2)
 def test_few_rows_do_not_depend_on_their_number(path: str, target: str) -> None:
-    for scheme in {"panels": ("f32", "q4_0", "q6_k"), "int8": ("q5_1", "q2_k", "q4_k")}.get(path, ("f32",)):
+    schemes = {
+        "panels": ("f32", "q4_0", "q6_k", "iq4_nl", "mxfp4", "tq2_0"),
+        "int8": ("q5_1", "q2_k", "q4_k", "iq4_nl", "iq4_xs", "mxfp4", "tq2_0", "iq2_xs"),
+    }
+    for scheme in schemes.get(path, ("f32",)):
         k = max(96, SCHEMES[scheme].block)
         case = Case(path, target, scheme, 4, 40, k)
         given = problem(case)
@@ -509,10 +526,7 @@ def test_extreme_integers(target: str, bits: int) -> None:
         rng = np.random.default_rng(3)
         rows = rng.choice(np.array([0x00, 0xFF, 0x80, 0x7F], np.uint8), (n, formats.get_format(scheme).row_bytes(k)))
         rows[:4], rows[4:8] = 0x00, 0xFF
-        blocks = rows.reshape(n, k // SCHEMES[scheme].block, -1)
-        for name in SCHEMES[scheme].floats:
-            start = formats.get_format(scheme).field(name).offset
-            blocks[..., start : start + 2] = np.full(1, 0.5, np.float16).view(np.uint8)
+        set_scales(scheme, rows, 0.5)
         ends = np.array([-top, top, *edges, *(-edge for edge in edges)], WORDS[bits])
         q = rng.choice(ends, (2, k))
         q[0] = top

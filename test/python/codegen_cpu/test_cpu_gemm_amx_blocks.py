@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from compile_harness import Program, compile_fresh
 from cpu_harness import TARGETS, compiled
+from packed_harness import encoded
 from test_cpu_gemm import BLOCK_SCHEMES, SCHEMES, TILE_TARGETS, Case, check, need, problem
 
 from rlx_mlir import formats
@@ -91,7 +92,7 @@ def test_errors_are_no_larger_than_those_of_multiply_adds(scheme: str, kind: str
     x = rng.standard_normal((m, k), np.float32)
     x = np.abs(x) + np.float32(0.5) if kind == "positive" else x
     x = (x * 10.0 ** rng.uniform(-12, 12, x.shape)).astype(np.float32) if kind == "wide" else x
-    rows = formats.encode(scheme, rng.standard_normal((n, k), np.float32))
+    rows = encoded(scheme, rng.standard_normal((n, k), np.float32))
     weights = formats.decode(scheme, rows, k).astype(np.float64)
     exact = x.astype(np.float64) @ weights.T
     range_of_block = np.abs(weights).reshape(n, -1, 32).max(axis=-1)
@@ -112,7 +113,7 @@ def test_specials_give_what_multiply_adds_give(scheme: str) -> None:
     x[60], x[61] = np.inf, 0
     weights = rng.standard_normal((50, k), np.float32)
     weights[3] = 0
-    rows = formats.encode(scheme, weights)
+    rows = encoded(scheme, weights)
     rows[7, :2] = np.array([np.inf], np.float16).view(np.uint8)  # the scale of a block
     with np.errstate(all="ignore"):
         found, expected = products(x, rows, scheme)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from compile_harness import Program, compile_fresh
 from cpu_harness import TARGETS, compiled
+from packed_harness import encoded
 from test_cpu_gemm import SCHEMES, TILE_TARGETS, Case, check, need, problem
 
 from rlx_mlir import Executable, formats
@@ -33,7 +34,7 @@ def _tiles() -> None:
 def products(x: np.ndarray, w: np.ndarray, scheme: str = "f32") -> tuple[np.ndarray, np.ndarray]:
     """x [M, K] times w [N, K] by tiles, and by multiply-adds."""
     (_, k), n = x.shape, len(w)
-    panels = formats.pack_panels(scheme, formats.encode(scheme, w), k).view(np.int8)
+    panels = formats.pack_panels(scheme, encoded(scheme, w), k).view(np.int8)
     product = Product("product", (None, k), n)
     texts = gemm_split(TILES, product, scheme), gemm_panels(TARGETS[512], product, scheme)
     found = [compiled("product", text)([x, panels], [np.zeros((len(x), n), np.float32)])[0] for text in texts]

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import pytest
 from compile_harness import Program, check, compile_fresh, templates_of
@@ -17,7 +16,7 @@ from documents import blocks, run_python
 
 from rlx_mlir import GraphModule, formats, interpret, ir
 from rlx_mlir.errors import BuildError, InputError, RlxError, UnsupportedError
-from rlx_mlir.formats import BlockFormat, Field, Plane, Scaled
+from rlx_mlir.formats import BlockFormat, Field, Plane, Scaled, Trits
 from rlx_mlir.runtime.cache import cache_key
 
 #: Each is declared once here; names are for the whole process, so they begin with `own_`.
@@ -298,27 +297,30 @@ def test_blocks_of_models_take_it() -> None:
 
 
 def test_a_format_of_files_that_is_known_by_its_size() -> None:
-    """Its description is completed, and is that of the public decoder."""
-    assert not known("tq2_0").decodable
+    """Its description is completed."""
+    assert not known("q8_1").decodable
     fmt = BlockFormat(
-        "tq2_0",
-        35,
-        256,
-        66,
-        fields=(Field("qs", "u1", 0, 64), Field("d", "<f2", 64)),
-        quants=(Plane("qs", (2, 4, 32), (32, 0, 1), (0, 2, 0), bits=2),),
-        offset=1,
+        "q8_1",
+        9,
+        32,
+        40,
+        fields=(Field("d", "<f4", 0), Field("sum", "<f4", 4), Field("qs", "i1", 8, 32)),
+        quants=(Plane("qs", (32,), (1,), (0,), bits=8),),
+        signed=True,
         scale=Scaled("d"),
     )
-    with pytest.raises(InputError, match="format 'tq2_0' is already registered, with another description"):
+    with pytest.raises(InputError, match="format 'q8_1' is already registered, with another description"):
         formats.register_format(replace(fmt, type_id=34))
     formats.register_format(fmt)
-    assert formats.get_format(35).decodable
-    rows = random_rows("tq2_0", 5, 512)
-    expected = gguf.dequantize(rows, gguf.GGMLQuantizationType.TQ2_0)
-    np.testing.assert_array_equal(formats.decode("tq2_0", rows, 512), expected)
-    m = GraphModule.mir("ternary")
-    m.set_outputs({"y": m.matmul(m.input("x", [2, 512]), m.param("w", [5, 512], packed="tq2_0"))})
+    assert formats.get_format(9).decodable
+    blocks = np.zeros((5, 16), [("d", "<f4"), ("sum", "<f4"), ("qs", "i1", 32)])
+    rng = np.random.default_rng(0)
+    blocks["d"], blocks["qs"] = rng.uniform(0.5, 1, blocks.shape), rng.integers(-128, 128, (*blocks.shape, 32))
+    rows = blocks.view(np.uint8).reshape(5, -1)
+    expected = (blocks["d"][..., None] * blocks["qs"].astype(np.float32)).reshape(5, 512)
+    np.testing.assert_array_equal(formats.decode("q8_1", rows, 512), expected)
+    m = GraphModule.mir("own")
+    m.set_outputs({"y": m.matmul(m.input("x", [2, 512]), m.param("w", [5, 512], packed="q8_1"))})
     executable = compile_fresh(m)
     executable.set_params({"w": rows})
     x = np.random.default_rng(1).standard_normal((2, 512)).astype(np.float32)
@@ -369,9 +371,9 @@ PLANE = OWN["own_pairs"].quants[0]
         ),
         ({"fields": (Field("d", "u1", 0, 16), Field("d", "<f2", 16))}, "two fields are called 'd'"),
         ({"fields": (Field("pairs", "u1", 0, 16), Field("d", "f9", 16))}, "is of 'f9', which numpy doesn't know"),
-        ({"scale": Scaled("m")}, "the scale needs a field 'm' of one number, '<f2' or '<f4', but there is none"),
+        ({"scale": Scaled("m")}, "the scale needs a field 'm' of one number, <f2, <f4, e8m0, ue4m3, but there is none"),
         ({"scale": Scaled("pairs")}, "but it has 16 of 'u1'"),
-        ({"scale": Scaled("d", offset=3)}, "the scale has no integers, so 'offset' and 'signed' mean nothing"),
+        ({"scale": Scaled("d", offset=3)}, "the scale has no integers, so 'offset', 'signed' and 'step' mean nothing"),
         ({"minimum": Scaled("x")}, "the minimum needs a field 'x'"),
         ({"offset": 256}, "'offset' must be from 0 to 255, but is 256"),
         ({"signed": True, "offset": 0}, "signed integers are bytes without offset, but have 4 bits"),
@@ -384,6 +386,15 @@ PLANE = OWN["own_pairs"].quants[0]
         ({"quants": (replace(PLANE, into=1),)}, "planes give the bits 0b11110 of the integer"),
         ({"quants": (PLANE, PLANE)}, "two planes have bit 3 of the integer"),
         ({"quants": (replace(PLANE, byte=(1, -1), byte0=1),)}, "has a negative step or start"),
+        ({"quants": (replace(PLANE, carry=True),)}, "so its bits are planes of their own, but it has 4"),
+        ({"scale": Scaled("d", step=0)}, "'step' must be from 1 to 255, but is 0"),
+        ({"values": (1, 2, 3)}, "'values' are one for each code of at most 4 bits, but there are 3 for codes of 4"),
+        ({"values": tuple(range(16))}, "beside 'values' there are no 'offset', signed integers and minima"),
+        ({"values": (200, *range(15)), "offset": 0}, "'values' are integers from -128 to 127, but one is 200"),
+        ({"unit": 0.3}, "'unit' must be a power of two from 2^-16 to 2^16, but is 0.3"),
+        ({"unit": 2.0**17}, "'unit' must be a power of two from 2^-16 to 2^16, but is 131072.0"),
+        ({"rule": "ternary"}, "grids, digits of base 3, rules and scattered scales are those of our own formats"),
+        ({"trits": Trits("pairs", ())}, "grids, digits of base 3, rules and scattered scales"),
     ],
 )
 def test_descriptions_that_contradict_themselves(changes: dict[str, Any], message: str) -> None:

@@ -21,18 +21,32 @@ from rlx_mlir.models import model as model_module
 from rlx_mlir.models.model import Model, load_model
 from rlx_mlir.tools.cli import app
 
-BLOCKS = [name for name, fmt in formats.FORMATS.items() if fmt.quants]
+BLOCKS = [name for name, fmt in formats.FORMATS.items() if fmt.has_blocks]
 DENSE = ("f32", "f16", "bf16", "f64")
 
 
+FLOATS = ("<f2", "<f4", "e8m0")
+
+
 def floats_of(name: str) -> list[str]:
-    return [field.name for field in formats.get_format(name).fields if np.dtype(field.dtype).kind == "f"]
+    """Those that may be no numbers; that of iq1_m is in four pieces."""
+    return ["word"] if name == "iq1_m" else [f.name for f in formats.get_format(name).fields if f.dtype in FLOATS]
 
 
 def place(name: str, rows: np.ndarray, field: str, row: int, block: int, value: float) -> None:
-    """Sets a float of a block."""
+    """Sets a float of a block; one of 8 bits has one number that is none."""
     fmt = formats.get_format(name)
+    if field == "word":
+        start = block * fmt.nbytes + fmt.field("scales").offset
+        (bits,) = np.array([value], "<f2").view("<u2").tolist()
+        for i in range(4):
+            byte = rows[row, start + 2 * i + 1] & 15
+            rows[row, start + 2 * i + 1] = byte | (bits >> 4 * i & 15) << 4
+        return
     own = fmt.field(field)
+    if own.dtype == "e8m0":
+        rows[row, block * fmt.nbytes + own.offset] = 126 if np.isfinite(value) else 255
+        return
     raw = np.array([value], own.dtype).view(np.uint8)
     start = block * fmt.nbytes + own.offset
     rows[row, start : start + len(raw)] = raw

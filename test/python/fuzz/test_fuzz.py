@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import seeds
 
+from rlx_mlir import formats
 from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
@@ -469,11 +470,30 @@ def test_who_owns_a_crash() -> None:
 
 def test_sources_are_files_that_are_read() -> None:
     """So that what is refused is refused for the mutation's sake; and fields make up the file."""
-    for number, data in enumerate(gguf.sources()):
+    for number, source in enumerate(gguf.sources()):
+        data = source.data
         fields, rest = gguf.split(data)
         assert b"".join(f.data for f in fields) + rest == data
         if number >= 3 and b"tokenizer.ggml.model" in data:  # the first ones are tiny, and so is a second part
             assert {f.role for f in fields} >= {"key", "#value type", "#rank", "#dimension", "#offset", "strings"}
+
+
+def test_sources_have_every_type_and_both_files_of_a_model(tmp_path: Path) -> None:
+    types = set()
+    for source in gguf.sources():
+        if source.other is None and b"tokenizer.ggml.model" not in source.data:
+            continue  # no model
+        for number, data in ((source.number, source.data), (1 - source.number, source.other)):
+            if data is not None:
+                source.path(tmp_path / "m.gguf", number).write_bytes(data)
+        path = source.path(tmp_path / "m.gguf", source.number)
+        file = GGUFFile.single(path)
+        types |= {info.type for info in file.tensors.values()}
+        if source.other is not None:
+            assert len(GGUFFile(path).tensors) == len(file.tensors) + len(GGUFFile.from_bytes(source.other).tensors)
+            assert gguf.read_everything(path)
+    missing = {fmt.name for fmt in formats.FORMATS_BY_ID.values() if fmt.has_blocks} - types
+    assert missing == {"q2_k", "q5_k"}
 
 
 def test_short_run_of_files_finds_nothing(tmp_path: Path) -> None:
@@ -486,7 +506,7 @@ def test_short_run_of_files_finds_nothing(tmp_path: Path) -> None:
 def read_small(tmp_path: Path, **changes: Any) -> bool:
     """A small model with other metadata (None: without) read as the fuzzer reads it."""
     source = tmp_path / "source.gguf"
-    source.write_bytes(next(data for data in gguf.sources() if b"<|eom_id|>" in data))
+    source.write_bytes(next(own.data for own in gguf.sources() if b"<|eom_id|>" in own.data))
     with GGUFFile(source) as file:
         metadata = {key: file.metadata[key] for key in file.metadata} | {
             key.replace("__", "."): value for key, value in changes.items()

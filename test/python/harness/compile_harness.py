@@ -15,8 +15,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from linalg_harness import difference
+from packed_harness import encoded
 
-from rlx_mlir import Executable, GraphModule, Value, compile, formats, interpret
+from rlx_mlir import Executable, GraphModule, Value, compile, interpret
 
 Make = Callable[[np.random.Generator, tuple[int, ...]], Any]
 Sizes = Mapping[str, int]
@@ -53,17 +54,6 @@ def integers(low: int, high: int) -> Make:
 def positive(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Numbers from 0.1 to 4."""
     return rng.uniform(0.1, 4, shape)
-
-
-def encoded(scheme: str, values: np.ndarray) -> np.ndarray:
-    """Rows of a packed weight; of q8_k, which nothing encodes, random ones."""
-    if scheme != "q8_k":
-        return formats.encode(scheme, values)
-    rng = np.random.default_rng(values.size)
-    blocks = np.zeros((values.shape[0], values.shape[1] // 256), [("d", "<f4"), ("q", "i1", 256), ("sums", "<i2", 16)])
-    blocks["d"], blocks["q"] = rng.uniform(0, 1e-3, blocks.shape), rng.integers(-127, 128, (*blocks.shape, 256))
-    blocks["sums"] = blocks["q"].reshape(*blocks.shape, 16, 16).sum(-1, dtype=np.int16)
-    return np.ascontiguousarray(blocks).view(np.uint8).reshape(len(values), -1)
 
 
 @dataclass

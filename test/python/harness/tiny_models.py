@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from packed_harness import encoded
 
 from rlx_mlir import formats
 from rlx_mlir.frontends.gguf import write_gguf
@@ -115,7 +116,7 @@ def tensors(
         values = random.standard_normal((n, k)).astype(np.float32) * np.float32(1.5 * k**-0.5)
         kind = types.get(name, "q4_1")
         dense = formats.get_format(kind).dense
-        return values.astype(dense) if dense is not None else (kind, formats.encode(kind, values), (n, k))
+        return values.astype(dense) if dense is not None else (kind, encoded(kind, values), (n, k))
 
     def vector(length: int = hidden) -> np.ndarray:
         return random.uniform(0.5, 1.5, length).astype(np.float32)

@@ -280,7 +280,7 @@ def test_the_width_of_values_has_a_default_of_its_own(tmp_path: Path) -> None:
     [
         (
             {"split.count": 3, "split.no": 1},
-            r"is number 2 of the 3 files of a split model .*'llama-gguf-split --merge'",
+            r"is number 2 of the 3 files of a split model .*, which must be opened together",
         ),
         ({"split.count": 2}, "is one of 2 files of a split model"),
         ({"general.type": "adapter"}, "'general.type' must be 'model', but is 'adapter'"),
@@ -295,7 +295,7 @@ def test_files_that_are_no_whole_model(
     own = tiny_models.metadata() if architecture else {}
     path = write_gguf(tmp_path / "m.gguf", own | metadata, tiny_models.tensors())
     with pytest.raises(UnsupportedError, match=message):
-        ModelConfig.from_gguf(GGUFFile(path))
+        ModelConfig.from_gguf(GGUFFile.single(path))
 
 
 def test_one_file_of_one_is_a_whole_model(tmp_path: Path) -> None:

@@ -315,7 +315,13 @@ def test_noise_is_not_a_ratio() -> None:
     series = {"median": 2.0, "spread": 0.5, "drift": 0.0, "rounds": 5}
     machine = {"flops": 1e9, "integer_ops": None, "bandwidth": 1e9}
     row = {"what": "w", "threads": 1, "unit": "us", "ours": series, "theirs": series, "vs": "numpy", "roofline": 0.5}
-    row |= {"their_roofline": 0.25, "bound": "memory", "machine": machine, "ratio": None, "noise": "of ours, spread of 50% is above 25%"}
+    row |= {
+        "their_roofline": 0.25,
+        "bound": "memory",
+        "machine": machine,
+        "ratio": None,
+        "noise": "of ours, spread of 50% is above 25%",
+    }
     text = command.format_bench({"python": "3"}, [row, {"what": "w", "threads": 1, "vs": "jax", "error": "no"}])
     assert "inconclusive: of ours, spread of 50%" in text
     assert "50% memory" in text

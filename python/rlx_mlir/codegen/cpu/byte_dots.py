@@ -66,7 +66,7 @@ def by_avx2(target: Target) -> bool:
 
 def bias_of(target: Target, layout: PanelLayout) -> int:
     """What is left to subtract from u, after what products by the target's instructions have subtracted."""
-    return layout.bias - (128 if layout.bits > 7 and (by_avx2(target) or target.dotprod) else 0)
+    return layout.bias - (128 if layout.top > 127 and (by_avx2(target) or target.dotprod) else 0)
 
 
 @dataclass

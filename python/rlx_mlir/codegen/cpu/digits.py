@@ -29,7 +29,7 @@ DIGITS = {8: 1, 15: 2, 22: 3}
 
 def has_room(layout: PanelLayout, bits: int) -> bool:
     """Whether sums of products of elements that share a scale fit in i32."""
-    magnitude = max((1 << layout.bits) - 1 - layout.bias, layout.bias)
+    magnitude = max(layout.top - layout.bias, layout.bias)
     return magnitude * largest_integer(bits) * min(layout.sub, 32) < 1 << 31
 
 

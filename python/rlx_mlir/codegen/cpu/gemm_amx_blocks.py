@@ -195,7 +195,7 @@ class BlockTiles(SplitTiles):
             values = [em.bitcast(value, dwords) for value in run.numbers(0, quad, 0)]
             return [(values[i] >> 16) | values[i + 2] for i in range(2)]
         words = vec(2 * SIDE, "i16")
-        floats = [float(entry % (1 << layout.bits) - layout.bias - self._centre) for entry in range(2 * SIDE)]
+        floats = [float(layout.integer(entry) - self._centre) for entry in range(2 * SIDE)]
         table = em.bitcast(em.const(floats, vec(2 * SIDE, "bf16")), words)
         dword, bit = run.dword(0, quad, 0)
         found = []

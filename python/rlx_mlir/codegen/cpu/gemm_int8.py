@@ -133,7 +133,7 @@ class IntegerProduct:
         self._vectors = len(self._groups[0]) * PANEL_ROWS // self._lanes
         # Sums of few rows have registers of their own for each digit.
         self._few = product.rows is not None and product.rows <= FEW_ROWS // self._digits
-        self._tiled = uses_integer_tiles(target, product.rows, layout)
+        self._tiled = uses_integer_tiles(target, product.rows, layout) and has_room(layout, rows.bits)
         # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
         self._joined = layout.bits < 8 and not self._few
         # AVX2 has no sums of bytes in 32 bits: loading weights once for all digits leaves registers for one row.
@@ -345,7 +345,7 @@ def _multiply(
     first, size = tile
     joined, together = ways
     floats, ints = target.vector("f32"), target.vector("i32")
-    dots = Dots(em, target, (1 << layout.bits) - 1)
+    dots = Dots(em, target, layout.top)
     parts = BLOCK // layout.sub
     rows = [first + r for r in range(size)]
 

@@ -15,7 +15,7 @@ from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.codegen.structures import Structure
 from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, Factor, PanelLayout, get_format, panel_layout
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 
 from . import UnsupportedByTemplate
 from .kernel import Product
@@ -90,6 +90,21 @@ class Panel:
         width = ELEMENT_BITS[element] // 8 * self.lanes
         return self.em.bitcast(self.em.vload(self.data, [at], vec(width, "i8")), vec(self.lanes, element))
 
+    def scales(self, at: Index, v: int) -> Value:
+        """Floats of the lanes' blocks, f32; `at`: where those of the panel's rows are."""
+        em, target, layout = self.em, self.target, self.layout
+        at = at + layout.float_bytes * self.lanes * v
+        if layout.float_type == "<f2":
+            return target.widen(em, self.vector(at, "f16"))
+        bits, wide = vec(self.lanes, "i32"), vec(self.lanes, "f32")
+        stored = em.cast("arith.extui", self.vector(at, "i8"), bits)
+        if layout.float_type == "e8m0":  # half of a power of two; the two least are subnormal
+            power = em.select(em.cmpi("ult", stored, 2), (stored + 1) << 21, (stored - 1) << 23)
+            return em.bitcast(power, wide)
+        # Exponent and fraction where f32 has them, whose exponent counts from another number.
+        value = em.bitcast((stored & 0x7F) << 20, wide) * 2.0**119
+        return em.select(em.cmpi("eq", stored, 0x7F), em.zero(wide), value)
+
     def floats(self, k: Index, v: int) -> Value:
         """Element k of a dense format, f32."""
         width = self.layout.format.nbytes
@@ -126,10 +141,13 @@ class Run:
     def _factor(self, factor: Factor, part: Index, v: int) -> Value:
         panel = self.panel
         em, lanes = panel.em, panel.lanes
-        head = self.heads[factor.number][v]
+        sub = self.number * self.parts + part
+        if factor.each:
+            at = self.block + (sub + factor.number) * (PANEL_ROWS * panel.layout.float_bytes)
+            return _signed(panel.layout, factor, panel.scales(at, v))
+        head = self.heads[panel.layout.factors.index(factor)][v]
         if factor.at is None:
             return head
-        sub = self.number * self.parts + part
         at = self.block + sub * PANEL_ROWS + (factor.at + lanes * v)
         stored = em.vload(panel.data, [at], vec(lanes, "i8"))
         wide = vec(lanes, "i32")
@@ -166,15 +184,17 @@ class Run:
 
     def quad(self, first: Index, i: int, v: int) -> Value:
         """Quad `first` + i, four unsigned integers of each row as bytes; a dynamic `first` is a multiple of `group`."""
-        whole = joined(self._moved(first, i, v))
-        return self.panel.em.bitcast(whole, vec(4 * self.panel.lanes, "i8"))
+        panel = self.panel
+        codes = panel.em.bitcast(joined(self._moved(first, i, v)), vec(4 * panel.lanes, "i8"))
+        table = panel.layout.table
+        return panel.target.looked_up(panel.em, table, codes) if table else codes
 
     def dword(self, first: Index, i: int, v: int) -> tuple[Value, int]:
-        """Quad `first` + i, the integer of byte j from a bit on plus 8 j, beside other bits: (dwords, the bit)."""
-        if len(self.panel.layout.widths) == 1:
-            ((dword, bit, _),) = self._moved(first, i, v)
-            return dword, bit
-        return self.panel.em.bitcast(self.quad(first, i, v), vec(self.panel.lanes, "i32")), 0
+        """Quad `first` + i, the code of byte j from a bit on plus 8 j, beside other bits: (dwords, the bit)."""
+        moved = self._moved(first, i, v)
+        if len(moved) == 1:
+            return moved[0][:2]
+        return joined(moved), 0
 
     @property
     def _tabulated(self) -> bool:
@@ -184,8 +204,9 @@ class Run:
 
     @property
     def shift(self) -> int:
-        """`numbers` are scaled by this power of two."""
-        return 24 if self.panel.layout.bias and not self._tabulated else 0
+        """`numbers` are scaled by this power of two, but where scales may be too small to make up for it."""
+        layout = self.panel.layout
+        return 24 if layout.bias and not self._tabulated and layout.float_type != "e8m0" else 0
 
     def numbers(self, first: Index, i: int, v: int) -> list[Value]:
         """The elements of quad `first` + i as f32: (u - bias) * 2^shift, whatever is cheapest."""
@@ -193,8 +214,7 @@ class Run:
         wide = vec(lanes, "f32")
         if self._tabulated:
             # Mask, conversion and bias in one.
-            top = 1 << layout.bits
-            table = em.const([float(entry % top - layout.bias) for entry in range(16)], wide)
+            table = em.const([float(layout.integer(entry)) for entry in range(16)], wide)
             dword, bit = self.dword(first, i, v)
             moved = [dword >> (bit + 8 * j) if bit + 8 * j else dword for j in range(4)]
             return [em.intrinsic("llvm.x86.avx512.permvar.sf.512", [table, index], wide) for index in moved]
@@ -208,8 +228,10 @@ class Run:
         result = []
         for e in range(4):
             pick = [4 * r + e if j == position else 4 * lanes for r in range(lanes) for j in range(4)]
-            spread = em.shuffle(source, em.zero(source.type), pick)
-            result.append(em.cast("arith.sitofp", em.bitcast(spread, vec(lanes, "i32")), wide))
+            spread = em.bitcast(em.shuffle(source, em.zero(source.type), pick), vec(lanes, "i32"))
+            if layout.bias and not self.shift:
+                spread = em.binary("arith.shrsi", spread, 24)
+            result.append(em.cast("arith.sitofp", spread, wide))
         return result
 
 
@@ -250,15 +272,16 @@ def over_runs(
 
 
 def block_heads(panel: Panel, at: Index) -> list[list[Value]]:
-    """The floats of a block with the sign of their factor, f32 [float][vector]."""
-    em, layout = panel.em, panel.layout
-    heads = []
-    for factor in (layout.scale, layout.minimum):
-        if factor is None:
-            continue
-        half = 2 * PANEL_ROWS * factor.number
-        values = [
-            panel.target.widen(em, panel.vector(at + (half + 2 * panel.lanes * v), "f16")) for v in range(panel.vectors)
-        ]
-        heads.append([-value for value in values] if factor.sign < 0 else values)
+    """The floats of a block with the sign of their factor, f32 [factor][vector]; none of what sub-blocks have."""
+    heads: list[list[Value]] = []
+    for factor in panel.layout.factors:
+        place = at + PANEL_ROWS * panel.layout.float_bytes * factor.number
+        values = [] if factor.each else [panel.scales(place, v) for v in range(panel.vectors)]
+        heads.append([_signed(panel.layout, factor, value) for value in values])
     return heads
+
+
+def _signed(layout: PanelLayout, factor: Factor, value: Value) -> Value:
+    """A float times the format's unit, with the sign of its factor."""
+    value = value * layout.unit if layout.unit != 1 else value
+    return -value if factor.sign < 0 else value

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen.emit import Emitter, Value, vec, with_element
@@ -98,6 +99,30 @@ class Target:
     def dotprod(self) -> bool:
         """Whether NEON's dot product of signed bytes exists."""
         return self.triple.startswith("aarch64") and self.vector_bits == 128 and self.has("dotprod")
+
+    def looked_up(self, em: Emitter, table: Sequence[int], codes: Value) -> Value:
+        """The bytes, 0 to 255, that a table of up to 16 has for codes: a vector of bytes from 0 to 15."""
+        entries = [byte - 256 if byte > 127 else byte for byte in (*table, *[0] * (16 - len(table)))]
+        name = self._byte_shuffle
+        if name:
+            return em.intrinsic(name, [em.const(entries * (self.vector_bits // 128), codes.type), codes], codes.type)
+        found = em.const(entries[0], codes.type)
+        for code in range(1, len(table)):
+            found = em.select(em.cmpi("eq", codes, code), entries[code], found)
+        return found
+
+    @property
+    def _byte_shuffle(self) -> str:
+        """The instruction that takes bytes of a register's 128 bits by the numbers in another; empty for none."""
+        if self.triple.startswith("aarch64"):
+            return "llvm.aarch64.neon.tbl1.v16i8" if self.vector_bits == 128 else ""
+        if not self.x86:
+            return ""
+        if self.vector_bits == 512:
+            return "llvm.x86.avx512.pshuf.b.512" if self.has("avx512bw") else ""
+        if self.vector_bits == 256:
+            return "llvm.x86.avx2.pshuf.b" if self.has("avx2") else ""
+        return "llvm.x86.ssse3.pshuf.b.128" if self.has("ssse3") else ""
 
     def fma(self, em: Emitter, a: Value, b: Value, c: Value) -> Value:
         """a * b + c: rounded once where the processor can, twice where it can't."""

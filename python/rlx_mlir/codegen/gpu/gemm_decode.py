@@ -11,7 +11,7 @@ from rlx_mlir.codegen.gpu.gemm_base import Extent, Tasks, swizzle
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 from rlx_mlir.codegen.gpu.gemm_fma import PAD
 from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 
 __all__ = ["DecodeLoader", "store_halves", "store_transposed", "tile_runs"]
 

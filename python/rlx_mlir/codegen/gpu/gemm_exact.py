@@ -21,7 +21,7 @@ from rlx_mlir.codegen.gpu.gemm_decode import store_halves, tile_runs
 from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, chunk_place
 from rlx_mlir.codegen.gpu.gemm_ring import Sums
 from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.formats.planes import PlaneLayout
 
 __all__ = ["ExactMmaCore"]

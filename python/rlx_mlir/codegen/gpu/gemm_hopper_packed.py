@@ -18,7 +18,7 @@ from rlx_mlir.codegen.gpu.gemm_hopper import Limited, Schedule
 from rlx_mlir.codegen.gpu.gemm_host import arguments_of
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch
 from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.formats.planes import PlaneLayout, plane_layout
 
 __all__ = ["FEW_ROWS", "MOST_BYTES", "gemm_hopper_packed"]

@@ -42,7 +42,7 @@ from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, stage_fragments
 from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, WarpTile
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.gpu.planes import PackedRows, quad_at, signed_bytes
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.formats.planes import PlaneLayout, plane_layout
 
 __all__ = ["IntegerCore", "gemm_block_dot", "gemm_decoded"]

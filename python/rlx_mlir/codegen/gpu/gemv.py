@@ -42,7 +42,7 @@ from rlx_mlir.codegen.gpu.gemv_rows import Activations, Row
 from rlx_mlir.codegen.gpu.gemv_stage import PROLOGUE_THREADS, emit_prologue
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.kernel import row_count
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 
 __all__ = [
     "MAX_ROWS",

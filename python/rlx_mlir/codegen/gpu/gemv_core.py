@@ -28,7 +28,7 @@ from rlx_mlir.codegen.gpu.kernel import check_counts
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.codegen.specs.products import argument_buffers, known_product, result_buffers
 from rlx_mlir.formats import PlaneLayout, get_format, plane_layout
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["MAX_ROWS", "Gemv", "Products", "Task", "parameters_of"]

@@ -17,7 +17,7 @@ from rlx_mlir.codegen.bits import every_byte
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.planes import byte_float, quads_of, values
 from rlx_mlir.formats import Factor, PlaneLayout
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 
 __all__ = ["DENSE", "Activations", "DenseUnit", "Factors", "PackedUnit", "Row", "Staged", "chunk_place", "unit_of"]
 

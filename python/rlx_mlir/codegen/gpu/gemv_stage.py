@@ -11,7 +11,7 @@ from rlx_mlir.codegen.gpu.gemv_core import Gemv, Task
 from rlx_mlir.codegen.gpu.gemv_prologue import MOST_LOADS, Sink, Team, apply_prologue
 from rlx_mlir.codegen.gpu.gemv_rows import Staged, chunk_place
 from rlx_mlir.codegen.gpu.quantize import QUAD
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 
 __all__ = ["PROLOGUE_THREADS", "emit_prologue", "stage", "staged_bytes"]
 

@@ -12,7 +12,7 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value
 from rlx_mlir.codegen.gpu.planes import QUAD, PlaneRows, dense_quad
 from rlx_mlir.formats import BlockFormat, get_format, plane_layout
-from rlx_mlir.formats.blocks import Plane, Scaled
+from rlx_mlir.formats.descriptions import Plane, Scaled
 
 __all__ = ["FileRows", "elements_of"]
 
@@ -22,11 +22,13 @@ _FLOATS = {"<f2": "f16", "<f4": "f32"}
 def elements_of(em: DeviceEmitter, scheme: str, layout: str, k: int) -> FileRows | PlaneRows:
     """What decodes rows of `k` elements of a format, in layout `rows` or `planes`.
 
-    Raises UnsupportedByTemplate for formats whose blocks or scales aren't of whole quads.
+    Raises UnsupportedByTemplate for formats whose blocks or scales aren't of whole quads, or that aren't plain.
     """
     fmt = get_format(scheme)
     if layout == "planes":
         return PlaneRows(em, plane_layout(fmt), k)
+    if fmt.dense is None and not fmt.is_plain:
+        raise UnsupportedByTemplate(f"{scheme} isn't of integers in planes")
     if fmt.dense is None and (fmt.block % QUAD or fmt.sub % QUAD):
         raise UnsupportedByTemplate(f"blocks of {fmt.block} elements with scales for {fmt.sub} aren't whole quads")
     return FileRows(em, fmt, k)

@@ -14,7 +14,7 @@ from rlx_mlir.codegen.bits import every_byte, joined
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.gemm_base import offset64
 from rlx_mlir.formats import Factor, PlaneLayout
-from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.formats.planes import HALF
 
 __all__ = [
