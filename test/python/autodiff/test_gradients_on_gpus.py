@@ -11,7 +11,7 @@ from cuda_harness import emulated_device
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, optim
-from rlx_mlir.finetuning.graph import loss_module
+from rlx_mlir.finetuning.graph import LossGraph
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import new_adapter
@@ -104,7 +104,7 @@ def test_a_step_of_a_low_rank_adapter(tiny_llama: Path) -> None:
         for product, factors in adapter.factors.items()
         for name, array in zip(adapter_names(product), factors, strict=True)
     }
-    loss = loss_module(config, 1, 5, adapter.ranks, adapter.scales)
+    loss = LossGraph(config, 1, 5, adapter.ranks, adapter.scales).build()
     step = optim.train_step(loss, optim.adamw(), list(trained), clip_norm=1.0)
     tokens = np.random.default_rng(1).integers(0, config.vocab, (1, 6)).astype(np.int32)
     values = {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "weights": np.full((1, 5), 0.2, F32)}

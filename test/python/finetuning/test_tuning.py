@@ -16,7 +16,7 @@ import rlx_mlir as rlx
 from rlx_mlir.errors import InputError
 from rlx_mlir.finetuning import FineTuning, Rows, Settings, graph
 from rlx_mlir.finetuning.data import Example, rows_of
-from rlx_mlir.finetuning.graph import loss_module
+from rlx_mlir.finetuning.graph import LossGraph
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import Adapter
@@ -56,7 +56,7 @@ def test_gradients_are_those_of_numpy(tmp_path: Path, architecture: str) -> None
     adapter = random_adapter(config)
     rows = rows_of(examples(), 16)
     module = rlx.value_and_grad(
-        loss_module(config, len(rows), rows.length, adapter.ranks, adapter.scales),
+        LossGraph(config, len(rows), rows.length, adapter.ranks, adapter.scales).build(),
         [name for product in adapter.factors for name in adapter_names(product)],
     )
     params = decoder.parameters(config, file, rows.length)
@@ -98,7 +98,7 @@ def test_logits_in_parts_give_the_same_gradients(tiny_llama: Path, monkeypatch: 
     found, sizes = [], []
     for limit in (1 << 20, config.vocab * 4 * 16):
         monkeypatch.setattr(graph, "_LOGITS", limit)
-        module = loss_module(config, len(rows), rows.length, adapter.ranks, adapter.scales)
+        module = LossGraph(config, len(rows), rows.length, adapter.ranks, adapter.scales).build()
         assert ("mir.scan" in module.to_text()) == (limit < 1 << 20)
         executable = rlx.compile(rlx.value_and_grad(module, names), activations="exact")
         executable.set_params(params)
