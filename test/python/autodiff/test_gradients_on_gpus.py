@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cases_blocks
+import cases_core
+import cases_images
 import numpy as np
+import pytest
 from cuda_harness import emulated_device
+from derivatives import Case, arrays_of, given, module_of
+from derivatives import normal as drawn
+from test_splats import scene
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, optim
@@ -17,6 +25,7 @@ from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import new_adapter
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.layers import adapter_names
+from rlx_mlir.tools.ops import operation_names
 
 F32 = np.float32
 
@@ -56,6 +65,28 @@ def layer() -> GraphModule:
     logits = m.reshape(m.linear(h, m.param("head", [16, 7])), [10, 7])
     m.set_outputs({"loss": m.mean(m.softmax_cross_entropy_with_logits(logits, following))})
     return m
+
+
+#: Cases of derivatives, of which those of operations that are gradients run here, too.
+CASES: dict[str, Case] = {**cases_core.CASES, **cases_blocks.CASES, **cases_images.CASES}
+VIEW = {"width": 5, "height": 3, "tile_size": 2, "max_list_entries": 16}
+CASES["gaussian_splat_render_backward"] = Case(
+    lambda b, *given: b.gaussian_splat_render_backward(*given, **VIEW),
+    {**{name: given(array, "f32") for name, array in scene(3, 1).items()}, "dy": drawn(60)},
+)
+
+
+@pytest.mark.parametrize("op", [name for name in operation_names() if "_backward" in name])
+def test_every_gradient_that_is_an_operation(op: str):
+    """An operation of this kind without a case is a failure: it has to have one."""
+    cases = [own for name, own in CASES.items() if name.split(" ")[0] == op.removeprefix("mir.")]
+    assert cases, f"{op} has no case among those of derivatives"
+    case = replace(
+        cases[0], inputs={name: own.of("f32") if own.dtype == "f64" else own for name, own in cases[0].inputs.items()}
+    )
+    module = module_of(case)
+    assert any(node.op == op for node in module.nodes())
+    check(module, arrays_of(case, op))
 
 
 def test_gradients_of_a_layer():
