@@ -34,8 +34,6 @@ _REFUSED = ("functions", "images", "tool_calls", "tools", "weight")
 
 _ROUND = 16
 """Lengths of batches are multiples of it."""
-_TYPES = (np.int32, np.int32, np.float32)
-"""Of tokens, targets, and whether these count."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +310,8 @@ def _rows(parts: Sequence[Example], width: int, cut: int, *, pack: bool = False)
     shape = (len(bins), width)
     places = np.tile(np.arange(width, dtype=np.int32), (len(bins), 1))
     several = any(len(inside) > 1 for inside in bins)
-    found = Rows(*(np.zeros(shape, type) for type in _TYPES), cut, places if several else None)
+    tokens, targets = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+    found = Rows(tokens, targets, np.zeros(shape, np.float32), cut, places if several else None)
     for row, inside in enumerate(bins):
         place = 0
         for part in inside:

@@ -116,7 +116,9 @@ class FineTuning:
         self._threads = threads
         self._losses: Executable | None = None
         self._shared: dict[str, Prepared] = {}
-        self._batches = Batches(rows.inputs(packed=rows.packed), settings.batch, seed=settings.seed, accumulate=settings.accumulate)
+        self._batches = Batches(
+            rows.inputs(packed=rows.packed), settings.batch, seed=settings.seed, accumulate=settings.accumulate
+        )
         begin = new_adapter(self.config, settings.targets, settings.rank, settings.alpha, settings.seed)
         self._scales = begin.scales
         self._graph = LossGraph(config, settings.batch, rows.length, begin.ranks, begin.scales, rows.packed)
@@ -194,9 +196,7 @@ class FineTuning:
         if self._losses is None:
             self._losses = cast(
                 Executable,
-                compile_cached(
-                    self._graph.describe(), self._graph.build, threads=self._threads, activations="exact"
-                ),
+                compile_cached(self._graph.describe(), self._graph.build, threads=self._threads, activations="exact"),
             )
         # What is prepared of parameters may be computed from those that change.
         self._losses.set_params({**self._weights, **self._trainer.params}, shared=self._shared)

@@ -22,6 +22,8 @@ from rlx_mlir.mir.dims import Size
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from rlx_mlir.semantics.dims import Dims
+
 
 def _position(start: Value | int) -> Value | np.ndarray | int:
     """A position as an operand; numbers become i64, and beyond its range are an error."""
@@ -38,6 +40,9 @@ class Shapes(Emitting):
 
     @abstractmethod
     def _dimension(self, size: Size) -> tuple[Value, int] | None: ...
+
+    @abstractmethod
+    def _all_dims(self) -> dict[ir.Value, Dims]: ...
 
     def iota(
         self,

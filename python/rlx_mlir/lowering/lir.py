@@ -125,7 +125,13 @@ def _is_given(value: ir.Value) -> bool:
 
 @dataclass(frozen=True)
 class _Position:
-    """An argument of a kernel that holds positions; how many, how many rows follow from each, of how many, and where."""
+    """What a kernel needs of positions.
+
+    Attributes:
+        argument: its number, which holds them.
+        sizes: how many there are, how many rows follow from each one on, and of how many.
+        where: what needs it.
+    """
 
     argument: int
     sizes: tuple[str, str, str]

@@ -97,7 +97,9 @@ class Trainer:
         else:
             checks.mapping("material", material, "a mapping that determines the module")
             if wrt is None:
-                raise InputError("'material' is given, and the module perhaps never built: 'wrt' has to name what is trained")
+                raise InputError(
+                    "'material' is given, and the module perhaps never built: 'wrt' has to name what is trained"
+                )
             build = checks.callback("module", module)
             compiled = making.found(material, build, threads, options)
         #: The executable of a step; the blocks that it computes again for the limit.

@@ -64,7 +64,8 @@ def test_packed_examples_do_not_see_each_other(tmp_path: Path, architecture: str
         return float(rlx.interpret(made, {**inputs, **params})["loss"])
 
     packed = rows_of(parts, 32, pack=True)
-    assert packed.packed and len(packed) < len(parts)
+    assert packed.packed
+    assert len(packed) < len(parts)
     assert not rows_of(parts[:1], 32, pack=True).packed
     for part in parts:
         alone = rows_of([part], 32, exact=True)
@@ -102,7 +103,7 @@ def test_a_step_that_was_compiled_is_found_without_its_graph(
     assert count == 1
     count, again = begun(rows, replace(own, steps=9, seed=0, warmup=1))  # numbers of a step that are inputs
     assert count == 0
-    assert again.memory == first.memory and again.recomputed == ()
+    assert (again.memory, again.recomputed) == (first.memory, ())
     assert again.step().loss == first.step().loss
     changed = [
         replace(own, rank=3),
