@@ -147,6 +147,7 @@ def compile_cached(
     material: Mapping[str, object],
     build: Callable[[], GraphModule],
     *,
+    notes: Mapping[str, object] | None = None,
     threads: int | None = None,
     cache: bool = True,
     **options: Any,
@@ -158,13 +159,19 @@ def compile_cached(
     Args:
         material: plain data that determines the module.
         build: makes the module; called only where the cache has no entry.
+        notes: plain data that the artefact keeps as its `notes`, for whoever finds it; read after `build` was called.
         threads, cache, options: as for `compile`.
     """
     chosen = CompileOptions(**options)
     check_threads(threads)
+
+    def made(key: dict[str, object]) -> Artifact:
+        artifact = build_artifact(build(), chosen)
+        return dataclasses.replace(artifact, key=key, notes=dict(notes or {}))
+
     generators = {} if chosen.is_gpu else generator_digests()
     if not cache or None in generators.values():  # without a digest, an entry could be of another generator
-        return _compiled(build_artifact(build(), chosen), chosen, threads)
+        return _compiled(made({}), chosen, threads)
     if generators:
         material = {**material, "own generators": generators}
     parts = compile_cache.key_parts(material, chosen.as_dict())
@@ -173,7 +180,7 @@ def compile_cached(
         parts = compile_cache.key_parts(material, chosen.as_dict())
     artifact = None if chosen.is_observed else compile_cache.find(compile_cache.key_of(parts))
     if artifact is None:
-        artifact = dataclasses.replace(build_artifact(build(), chosen), key=parts)
+        artifact = made(parts)
         compile_cache.keep(artifact)
     return _compiled(artifact, chosen, threads)
 

@@ -152,12 +152,21 @@ class Builders(registry.Builders):
         """
         known: dict[ir.Value, Value] = dict(zip(block.arguments, values, strict=True))
         *inner, end = [each.operation for each in block.operations]
+        return self.copies(inner, known), [known[operand] for operand in end.operands]
+
+    def copies(self, ops: Sequence[ir.Operation], known: dict[ir.Value, Value]) -> list[ir.Operation]:
+        """Operations once more.
+
+        Args:
+            ops: in order.
+            known: what stands for each value that they read; what stands for their results is added.
+        """
         made = []
-        for op in inner:
+        for op in ops:
             results = self.copied(op, [known[operand] for operand in op.operands])
             made.append(ir.OpResult(results[0]._handle).owner.operation)
             known.update(zip(op.results, results, strict=True))
-        return made, [known[operand] for operand in end.operands]
+        return made
 
     def values(self, handles: Sequence[ir.Value]) -> list[Value]:
         """Handles of MLIR values."""

@@ -90,12 +90,7 @@ def _again(
             own = m._value(m.latest(value))
             with m.stemming_from(ops[0]):
                 known[value] = own if value in weights or _is_constant(value) else m.barrier(own)
-    copies = []
-    for op in ops:
-        with m.stemming_from(op):
-            results = m.copied(op, [known[operand] for operand in op.operands])
-        copies.append(ir.OpResult(results[0]._handle).owner.operation)
-        known.update(zip(op.results, results, strict=True))
+    copies = m.copies(ops, known)
     changes = {m._resolve(known[value]): cotangent for value, cotangent in given.items()}
     return pull_back(m, copies, changes, [m._resolve(known[value]) for value in wanted])
 

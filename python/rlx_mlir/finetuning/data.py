@@ -209,18 +209,33 @@ def _example(ids: Sequence[int], spans: Sequence[tuple[int, int]]) -> Example:
 
 @dataclass(frozen=True)
 class Rows:
-    """Examples as arrays: what the inputs of `graph.loss_module` take a row at a time.
+    """Examples as arrays: what the inputs of `graph.LossGraph` take a row at a time.
 
     Attributes:
         tokens, targets: i32 [rows, length].
         counted: f32 [rows, length], 1 where the target is one of an answer, else 0.
         cut: examples of which tokens are left out.
+        positions: i32 [rows, length], of each token the place in its example; None where each row has one example.
     """
 
     tokens: np.ndarray
     targets: np.ndarray
     counted: np.ndarray
     cut: int = 0
+    positions: np.ndarray | None = None
+
+    @property
+    def packed(self) -> bool:
+        """Whether rows may have several examples."""
+        return self.positions is not None
+
+    def inputs(self, *, packed: bool) -> dict[str, np.ndarray]:
+        """The arrays by the names of inputs, of a graph for packed rows or for such of one example."""
+        found = {"tokens": self.tokens, "targets": self.targets, "weights": self.counted}
+        if packed:
+            places = np.broadcast_to(np.arange(self.length, dtype=np.int32), self.tokens.shape)
+            found["positions"] = places if self.positions is None else self.positions
+        return found
 
     @property
     def length(self) -> int:
@@ -244,11 +259,35 @@ def rows_of(examples: Sequence[Example], length: int, *, pack: bool = False, exa
     Args:
         examples: what is in them.
         length: tokens of a row at most.
-        pack: put several examples into a row where they fit, one behind the other; each sees those before it.
+        pack: put several examples into rows of `length` tokens where they fit, one behind the other; none sees another.
         exact: rows have `length` tokens, also where fewer would do.
 
     Raises InputError where an example has no answer within `length` tokens.
     """
+    parts, cut = _cut(examples, length)
+    return _rows(parts, length if exact or pack else _width(parts, length), cut, pack=pack)
+
+
+def rows_alike(
+    examples: Sequence[Example], held_out: Sequence[Example], length: int, *, pack: bool = False
+) -> tuple[Rows, Rows | None]:
+    """Rows of what is learnt from, as `rows_of` gives them, and of what is held out, all of one length.
+
+    The latter have one example each; None where nothing is held out. Raises InputError as `rows_of` does.
+    """
+    (parts, cut), (others, others_cut) = _cut(examples, length), _cut(held_out, length)
+    width = length if pack else _width([*parts, *others], length)
+    return _rows(parts, width, cut, pack=pack), _rows(others, width, others_cut) if others else None
+
+
+def _width(parts: Sequence[Example], length: int) -> int:
+    """Tokens of rows that have the longest of the parts."""
+    longest = max(len(part.ids) - 1 for part in parts)
+    return min(length, -(-longest // _ROUND) * _ROUND)
+
+
+def _cut(examples: Sequence[Example], length: int) -> tuple[list[Example], int]:
+    """What examples are as parts of at most `length` tokens and the one that follows, and how many lose tokens."""
     parts: list[Example] = []
     cut = 0
     for example in examples:
@@ -262,11 +301,17 @@ def rows_of(examples: Sequence[Example], length: int, *, pack: bool = False, exa
                 f"{f'it has {len(example.ids)}, so a larger length is needed' if is_long else 'it has none at all'}"
             )
         parts += kept
-    longest = max(len(part.ids) - 1 for part in parts)
-    width = length if exact or pack else min(length, -(-longest // _ROUND) * _ROUND)
+    return parts, cut
+
+
+def _rows(parts: Sequence[Example], width: int, cut: int, *, pack: bool = False) -> Rows:
+    """Rows of `width` tokens, of one part each or of several."""
     bins = _packed(parts, width) if pack else [[part] for part in parts]
     shape = (len(bins), width)
-    found = Rows(np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros(shape, np.float32), cut)
+    places = np.tile(np.arange(width, dtype=np.int32), (len(bins), 1))
+    several = any(len(inside) > 1 for inside in bins)
+    tokens, targets = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+    found = Rows(tokens, targets, np.zeros(shape, np.float32), cut, places if several else None)
     for row, inside in enumerate(bins):
         place = 0
         for part in inside:
@@ -274,6 +319,7 @@ def rows_of(examples: Sequence[Example], length: int, *, pack: bool = False, exa
             found.tokens[row, place:end] = part.ids[:-1]
             found.targets[row, place:end] = part.ids[1:]
             found.counted[row, place:end] = part.counts[1:]
+            places[row, place:] = np.arange(width - place)
             place = end
     return found
 
@@ -301,4 +347,4 @@ def _packed(parts: Sequence[Example], width: int) -> list[list[Example]]:
     return bins
 
 
-__all__ = ["Example", "Reader", "Rows", "rows_of"]
+__all__ = ["Example", "Reader", "Rows", "rows_alike", "rows_of"]

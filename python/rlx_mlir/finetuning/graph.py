@@ -6,6 +6,7 @@
 | tokens | [batch, length] i32 | each sequence from its first token on |
 | targets | [batch, length] i32 | the tokens that follow; any id where the weight is 0 |
 | weights | [batch, length] f32 | what the cross entropy at each position counts in the sum, which is the loss |
+| positions | [batch, length] i32 | of packed rows: the place of each token in its example, of which it sees no other |
 
 Where logits would take much memory, they are computed in parts, one after the other, and once more for their gradient.
 
@@ -15,37 +16,71 @@ Weights of models stay packed: their products decode them, and so do those of th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.models.config import ModelConfig
+from rlx_mlir.models.decoder import described
 from rlx_mlir.models.layers import Layer, adapter_params, embedded, logits_of, rope_params, weight_params
+
+if TYPE_CHECKING:
+    from rlx_mlir.hir import GraphModule, Value
 
 _LOGITS = 1 << 27
 """Bytes of logits that are computed at once: of a batch, they are often more than all else."""
 
 
-def loss_module(
-    config: ModelConfig, batch: int, length: int, ranks: Mapping[str, int], scales: Mapping[str, float]
-) -> GraphModule:
-    """The graph, with the output `loss`.
+@dataclass(frozen=True)
+class LossGraph:
+    """What the graph depends on.
 
-    Args:
+    Attributes:
         config: of the model.
         batch, length: sequences, and tokens of each.
         ranks, scales: of the adapter, by product, see `layers.adapter_params`.
+        packed: whether rows may have several examples, one behind the other, which don't see each other.
     """
-    graph = GraphModule.hir("finetune")
+
+    config: ModelConfig
+    batch: int
+    length: int
+    ranks: Mapping[str, int]
+    scales: Mapping[str, float]
+    packed: bool = False
+
+    def describe(self) -> dict[str, object]:
+        """All that decides about what `build` gives, as JSON can write it, without building anything."""
+        return {
+            "program": "finetuning.loss",
+            "batch": self.batch,
+            "length": self.length,
+            "packed": self.packed,
+            **described(self.config),
+            "adapter": {product: [rank, self.scales[product]] for product, rank in self.ranks.items()},
+        }
+
+    def build(self) -> GraphModule:
+        """The graph, with the output `loss`."""
+        from rlx_mlir.hir import GraphModule
+
+        return _built(self, GraphModule.hir("finetune"))
+
+
+def _built(own: LossGraph, graph: GraphModule) -> GraphModule:
+    config, batch, length = own.config, own.batch, own.length
     tokens = graph.input("tokens", [batch, length], "i32")
     targets = graph.input("targets", [batch, length], "i32")
     weights = graph.input("weights", [batch, length])
+    seen = _seen(graph, config, graph.input("positions", [batch, length], "i32")) if own.packed else {}
     params, tables = weight_params(graph, config), rope_params(graph, config, length)
-    adapters = adapter_params(graph, config, ranks, scales)
+    adapters = adapter_params(graph, config, own.ranks, own.scales)
     x = embedded(graph, config, params, tokens)
     for number in range(config.layers):
-        cos, sin = tables[config.is_local(number)]
-        x = Layer(graph, config, number, params, cos, sin, adapters=adapters).sequence(x)
+        local = config.is_local(number)
+        cos, sin = tables[local]
+        x = Layer(graph, config, number, params, cos, sin, adapters=adapters, seen=seen.get(local)).sequence(x)
     rows = batch * length
     parts = _parts(rows, config.vocab)
     shape = [parts, rows // parts]
@@ -66,10 +101,26 @@ def loss_module(
     return graph
 
 
+def _seen(graph: GraphModule, config: ModelConfig, positions: Value) -> dict[bool, Value]:
+    """Which keys each query of packed rows sees, [batch, 1, length, length], by whether it is of local layers.
+
+    Those of its own example up to itself. Positions of rotations need not begin anew: scores depend on their
+    differences alone.
+    """
+    batch, length = positions.shape
+    key = graph.iota([length], 0, "i32")
+    query = graph.reshape(key, [length, 1])
+    begin = graph.sub(query, graph.reshape(positions, [batch, 1, length, 1]))
+    found = {False: graph.bitwise_and(graph.le(key, query), graph.ge(key, begin))}
+    if config.local_layers:
+        found[True] = graph.bitwise_and(found[False], graph.gt(key, graph.sub(query, config.window)))
+    return found
+
+
 def _parts(rows: int, vocab: int) -> int:
     """In how many parts logits are computed: of equal numbers of rows, as few as fit into `_LOGITS` bytes each."""
     least = -(-rows * vocab * 4 // _LOGITS)
     return next(count for count in range(min(least, rows), rows + 1) if rows % count == 0)
 
 
-__all__ = ["loss_module"]
+__all__ = ["LossGraph"]

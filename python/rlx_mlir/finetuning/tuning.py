@@ -8,16 +8,15 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from rlx_mlir.compiler import compile
+from rlx_mlir.compiler import compile_cached
 from rlx_mlir.errors import InputError, shortened
 from rlx_mlir.finetuning.data import Rows
-from rlx_mlir.finetuning.graph import loss_module
+from rlx_mlir.finetuning.graph import LossGraph
 from rlx_mlir.frontends.gguf import GGUFFile
-from rlx_mlir.hir import GraphModule
 from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import Adapter, new_adapter
 from rlx_mlir.models.config import ModelConfig
@@ -117,17 +116,19 @@ class FineTuning:
         self._threads = threads
         self._losses: Executable | None = None
         self._shared: dict[str, Prepared] = {}
-        inputs = {"tokens": self.rows.tokens, "targets": self.rows.targets, "weights": self.rows.counted}
-        self._batches = Batches(inputs, settings.batch, seed=settings.seed, accumulate=settings.accumulate)
+        self._batches = Batches(
+            rows.inputs(packed=rows.packed), settings.batch, seed=settings.seed, accumulate=settings.accumulate
+        )
         begin = new_adapter(self.config, settings.targets, settings.rank, settings.alpha, settings.seed)
-        self._ranks, self._scales = begin.ranks, begin.scales
+        self._scales = begin.scales
+        self._graph = LossGraph(config, settings.batch, rows.length, begin.ranks, begin.scales, rows.packed)
         replaced_weights(self.file, iter(self.config.weights.values()), "refuse")  # an error, where one isn't finite
         self._weights = decoder.parameters(self.config, self.file, self.rows.length)
         trained: dict[str, np.ndarray] = {}
         for product, factors in begin.factors.items():
             trained |= dict(zip(adapter_names(product), factors, strict=True))
         self._trainer = Trainer(
-            self._module(),
+            self._graph.build,
             {**self._weights, **trained},
             adamw(weight_decay=settings.weight_decay),
             wrt=list(trained),
@@ -136,18 +137,16 @@ class FineTuning:
             accumulate=settings.accumulate,
             memory_limit=memory_limit,
             shared=self._shared,
+            material=self._graph.describe(),
             threads=threads,
             activations="exact",
         )
-
-    def _module(self) -> GraphModule:
-        return loss_module(self.config, self.settings.batch, self.rows.length, self._ranks, self._scales)
 
     @property
     def adapter(self) -> Adapter:
         """A copy of what was trained so far."""
         params = self._trainer.params
-        names = {product: adapter_names(product) for product in self._ranks}
+        names = {product: adapter_names(product) for product in self._graph.ranks}
         factors = {product: (params[a].copy(), params[b].copy()) for product, (a, b) in names.items()}
         return Adapter(factors, dict(self._scales))
 
@@ -186,20 +185,25 @@ class FineTuning:
         )
 
     def loss(self, rows: Rows) -> float:
-        """The mean cross entropy of the answers' tokens of rows that are as long as those that are learnt from."""
+        """The mean cross entropy of the answers' tokens of rows that are as long as those that are learnt from.
+
+        Raises InputError where they are of another length, or packed, but those that are learnt from aren't.
+        """
+        if rows.packed and not self.rows.packed:
+            raise InputError("rows have several examples each, but those that are learnt from have one")
         if rows.length != self.rows.length:
             raise InputError(f"rows are of {self.rows.length} tokens, but got such of {rows.length}")
         if self._losses is None:
-            self._losses = compile(self._module(), threads=self._threads, activations="exact")
+            self._losses = cast(
+                Executable,
+                compile_cached(self._graph.describe(), self._graph.build, threads=self._threads, activations="exact"),
+            )
         # What is prepared of parameters may be computed from those that change.
         self._losses.set_params({**self._weights, **self._trainer.params}, shared=self._shared)
         size, total = self.settings.batch, 0.0
+        inputs = rows.inputs(packed=self.rows.packed)
         for start in range(0, len(rows), size):
-            part = {
-                "tokens": _padded(rows.tokens[start : start + size], size),
-                "targets": _padded(rows.targets[start : start + size], size),
-                "weights": _padded(rows.counted[start : start + size], size),
-            }
+            part = {name: _padded(array[start : start + size], size) for name, array in inputs.items()}
             total += float(self._losses.run(part)["loss"])
         return total / rows.answers
 
@@ -229,7 +233,7 @@ class FineTuning:
     def _described(self) -> dict[str, Any]:
         """What decides about the bits of a run."""
         digest = hashlib.sha256()
-        for array in (self.rows.tokens, self.rows.targets, self.rows.counted):
+        for array in self.rows.inputs(packed=self.rows.packed).values():
             digest.update(repr(array.shape).encode() + array.tobytes())
         return {**asdict(self.settings), "targets": list(self.settings.targets), "rows": digest.hexdigest()}
 

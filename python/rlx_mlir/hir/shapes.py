@@ -22,6 +22,8 @@ from rlx_mlir.mir.dims import Size
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from rlx_mlir.semantics.dims import Dims
+
 
 def _position(start: Value | int) -> Value | np.ndarray | int:
     """A position as an operand; numbers become i64, and beyond its range are an error."""
@@ -38,6 +40,9 @@ class Shapes(Emitting):
 
     @abstractmethod
     def _dimension(self, size: Size) -> tuple[Value, int] | None: ...
+
+    @abstractmethod
+    def _all_dims(self) -> dict[ir.Value, Dims]: ...
 
     def iota(
         self,
@@ -215,32 +220,34 @@ class Shapes(Emitting):
         """
         own = shape_of(x, "'x' of 'mir.expand'")
         wanted = shape_sizes("mir.expand", new_shape)
-        sources = self._sources(wanted, own)
+        sources = self._sources(wanted, self._all_dims()[x._resolve()])
         if isinstance(sources, int):
             raise place.caller().error(
                 f"'mir.expand' takes '{list(new_shape)[sources]}' where a value has a dimension of that size, but x is "
                 f"{list(own)}, new_shape is {list(new_shape)}, and no other value has one"
             )
-        # One operation for each value that gives sizes; what later ones give is 1 until then.
+        # One operation for each value that gives sizes; what is repeated by a later one is 1 until then.
+        missing = len(wanted) - len(own)
+        repeated = {i for i in range(len(wanted)) if i < missing or own[i - missing] == 1}
         known = [-1 if size.constant is None else size.constant for size in wanted]
         steps = [({"like": value}, {"like_dims": dims}) for value, dims in sources] or [({}, {})]
         for number, (operands, attributes) in enumerate(steps):
             later = {i for _, dims in sources[number + 1 :] for i, axis in enumerate(dims) if axis >= 0}
-            sizes = [1 if i in later else size for i, size in enumerate(known)]
+            sizes = [1 if i in later & repeated else size for i, size in enumerate(known)]
             declared = None if later else shape
             result = like(x, sizes=sizes)
             x = self._emit("mir.expand", {"x": x, **operands}, attributes, name=name, shape=declared, result=result)[0]
         return x
 
-    def _sources(self, wanted: Sequence[Size], own: Sequence[int | str]) -> list[tuple[Value, list[int]]] | int:
-        """The values that give sizes which x, of shape `own`, doesn't have; or the first dimension that none has.
+    def _sources(self, wanted: Sequence[Size], own: Sequence[Size]) -> list[tuple[Value, list[int]]] | int:
+        """The values that give sizes which x, of sizes `own`, doesn't have; or the first dimension that none has.
 
         Each comes with its dimension for each of the result's, -1 where it isn't from there.
         """
         found: dict[ir.Value, tuple[Value, list[int]]] = {}
         missing = len(wanted) - len(own)
         for i, size in enumerate(wanted):
-            if size.constant is not None or (i >= missing and own[i - missing] == str(size)):
+            if size.constant is not None or (i >= missing and own[i - missing] == size):
                 continue
             source = self._dimension(size)
             if source is None:

@@ -189,9 +189,10 @@ class _Cut:
 
     def __init__(self, group: Group, result: ir.Value, argument: ir.Value, dims: Mapping[ir.Value, Dims]) -> None:
         self._group, self._result, self._argument, self._dims = group, result, argument, dims
+        self._members = group.members
 
     def _is_given(self, value: ir.Value) -> bool:
-        return _owner(value) not in self._group.members and viewed(value) == self._argument
+        return viewed(value) == self._argument and _owner(value) not in self._members
 
     @property
     def is_needed(self) -> bool:

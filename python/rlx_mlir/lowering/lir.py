@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -63,18 +64,23 @@ class Slot:
 
 
 def assign_offsets(slots: list[Slot]) -> int:
-    """Gives each slot an offset, such that slots that live at one time don't overlap; returns the arena's bytes."""
-    placed: list[Slot] = []  # by their offsets
-    for slot in sorted(slots, key=lambda s: (-s.bytes, s.first)):
-        slot.offset = 0
-        for other in placed:
-            if other.first > slot.last or slot.first > other.last:
-                continue
-            if slot.offset + slot.bytes <= other.offset:
-                break
-            slot.offset = max(slot.offset, _align(other.offset + other.bytes))
-        insort(placed, slot, key=lambda s: s.offset)
-    return max((_align(slot.offset + slot.bytes) for slot in placed), default=0)
+    """Gives each slot an offset, such that slots that live at one time don't overlap; returns the arena's bytes.
+
+    The largest ones first, each at the lowest offset at which it fits.
+    """
+    # Rows, of what is placed so far, by offsets: first call, last call, offset, aligned end.
+    placed = np.zeros((4, len(slots)), np.int64)
+    for count, slot in enumerate(sorted(slots, key=lambda s: (-s.bytes, s.first))):
+        first, last, offsets, ends = placed[:, :count]
+        others = np.flatnonzero((first <= slot.last) & (last >= slot.first))
+        # The end of all that stand before each of the others, and of all: the first gap that is large enough.
+        free = np.concatenate([[0], np.maximum.accumulate(ends[others])])
+        gaps = np.flatnonzero(free[:-1] + slot.bytes <= offsets[others])
+        slot.offset = int(free[gaps[0] if len(gaps) else -1])
+        at = int(np.searchsorted(offsets, slot.offset, side="right"))
+        placed[:, at + 1 : count + 1] = placed[:, at:count].copy()
+        placed[:, at] = slot.first, slot.last, slot.offset, _align(slot.offset + slot.bytes)
+    return int(placed[3].max(initial=0))
 
 
 def fullest(slots: Iterable[Slot]) -> int | None:
@@ -117,6 +123,29 @@ def _is_given(value: ir.Value) -> bool:
     return isinstance(viewed(value).owner, ir.Block)
 
 
+@dataclass(frozen=True)
+class _Position:
+    """What a kernel needs of positions.
+
+    Attributes:
+        argument: its number, which holds them.
+        sizes: how many there are, how many rows follow from each one on, and of how many.
+        where: what needs it.
+    """
+
+    argument: int
+    sizes: tuple[str, str, str]
+    where: str
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What a kernel says for some sizes of its arguments: those of its results, and what it needs of positions."""
+
+    results: Sequence[tuple[Size, ...]]
+    positions: Sequence[_Position]
+
+
 class _Planner:
     """Plans one entry function, and writes it as text."""
 
@@ -129,6 +158,7 @@ class _Planner:
         self._calls: list[ir.AnyOp] = []
         self._conditions: list[Condition] = []
         self._positions: dict[tuple[ir.Value, str, str, str], str] = {}
+        self._measured: dict[tuple[str, tuple[tuple[Size, ...], ...]], _Measured] = {}
         self._roots: dict[ir.Value, ir.Value] = {}
         self._donated: dict[int, ir.Value] = {}
         self._regions: dict[int, RegionPlan] = {}
@@ -185,43 +215,50 @@ class _Planner:
         callee = python_value(call.attributes["callee"])
         if callee not in self._kernels:
             raise CompileError(f"the entry function may call kernels only, but calls '{callee}': inline runs before")
-        kernel = self._kernels[callee]
-        dims = dict(zip(kernel.arguments, (self._dims[v] for v in call.operands), strict=True))
-        for op in operations(kernel, nested=False):
-            if op.name == "func.return":
-                for result, value in zip(call.results, op.operands, strict=True):
-                    self._dims[result] = dims[value]
-                    self._roots[result] = result
-                continue
+        kernel, given = self._kernels[callee], tuple(self._dims[v] for v in call.operands)
+        if (callee, given) not in self._measured:  # layers call the same kernels
+            self._measured[callee, given] = self._measure_kernel(kernel, given)
+        measured = self._measured[callee, given]
+        for result, dims in zip(call.results, measured.results, strict=True):
+            self._dims[result] = dims
+            self._roots[result] = result
+        if call.operation.block == self._block:  # a region may not run, or read other entries
+            for own in measured.positions:
+                root = self._roots[call.operands[own.argument]]
+                if isinstance(root.owner, ir.Block):
+                    self._positions.setdefault((root, *own.sizes), own.where)
+        for result, argument in zip(call.results, self._ties(kernel, call), strict=True):
+            if argument >= 0:
+                self._roots[result] = self._roots[call.operands[argument]]
+        self._calls.append(call)
+
+    def _measure_kernel(self, kernel: ir.AnyOp, given: Sequence[tuple[Size, ...]]) -> _Measured:
+        """The sizes of a kernel's results, from those of its arguments; notes the conditions on them."""
+        dims = dict(zip(kernel.arguments, given, strict=True))
+        places: list[_Position] = []
+        *ops, end = operations(kernel, nested=False)
+        for op in ops:
             try:
                 found = result_dims(op.opview, [dims[v] for v in op.operands])
             except Exception as error:
                 raise CompileError(f"kernel '{kernel.name.value}': {blame(op, error)}") from error
             dims.update(zip(op.results, found, strict=True))
             self._conditions += conditions(op, dims.__getitem__)
-            if call.operation.block == self._block:  # a region may not run, or read other entries
-                self._note_positions(op, dims, call, kernel)
-        for result, argument in zip(call.results, self._ties(kernel, call), strict=True):
-            if argument >= 0:
-                self._roots[result] = self._roots[call.operands[argument]]
-        self._calls.append(call)
+            places += self._positions_of(op, dims, kernel)
+        return _Measured([dims[value] for value in end.operands], places)
 
-    def _note_positions(
-        self, op: ir.AnyOp, dims: dict[ir.Value, tuple[Size, ...]], call: ir.AnyOp, kernel: ir.AnyOp
-    ) -> None:
-        """Notes what an operation of a kernel needs of positions that are arguments of the entry function."""
+    @staticmethod
+    def _positions_of(op: ir.AnyOp, dims: dict[ir.Value, tuple[Size, ...]], kernel: ir.AnyOp) -> Iterable[_Position]:
+        """What an operation of a kernel needs of positions that are arguments of it."""
         found = positions(op, dims.__getitem__)
         if found is None:
             return
         value = found.pos
         while not isinstance(value.owner, ir.Block) and value.owner.name == "mir.reshape":
             value = value.owner.operands[0]
-        if value not in list(kernel.arguments):
-            return
-        root = self._roots[call.operands[ir.BlockArgument(value).arg_number]]
-        if isinstance(root.owner, ir.Block):
-            count = product(dims[found.pos])
-            self._positions.setdefault((root, str(count), str(found.rows), str(found.limit)), found.where)
+        if value in list(kernel.arguments):
+            sizes = (str(product(dims[found.pos])), str(found.rows), str(found.limit))
+            yield _Position(ir.BlockArgument(value).arg_number, sizes, found.where)
 
     @staticmethod
     def _ties(kernel: ir.AnyOp, call: ir.AnyOp) -> list[int]:

@@ -134,14 +134,19 @@ class Size:
         return frozenset(found)
 
     def __add__(self, other: Size | int | str) -> Size:
+        added = Size.of(other)
+        if (left := self.constant) is not None and (right := added.constant) is not None:
+            return _number(left + right)  # as most sizes are
         totals = dict(self.terms)
-        for factors, coefficient in Size.of(other).terms:
+        for factors, coefficient in added.terms:
             totals[factors] = totals.get(factors, 0) + coefficient
         return _size(totals)
 
     def __mul__(self, other: Size | int | str) -> Size:
-        totals: dict[tuple[Factor, ...], int] = {}
         factor = Size.of(other)
+        if (own := self.constant) is not None and (number := factor.constant) is not None:
+            return _number(own * number)
+        totals: dict[tuple[Factor, ...], int] = {}
         if len(self.terms) * len(factor.terms) > MOST_TERMS or self._degree + factor._degree > MOST_FACTORS:
             raise UnsupportedError(
                 f"a size has at most {MOST_TERMS} terms of {MOST_FACTORS} factors, but ({shortened(str(self))}) * "

@@ -52,6 +52,14 @@ _IN_TABLES = frozenset({"context", "rope_base", "rope_scale", "local_rope_base"}
 """What only the contents of the rope tables, or the declared maxima, depend on."""
 
 
+def described(config: ModelConfig) -> dict[str, object]:
+    """Everything of a model that graphs of it depend on, but for how many rows the rope tables have."""
+    return {
+        **{name: value for name, value in config.numbers().items() if name not in _IN_TABLES},
+        "weights": {name: [type_of(config, name), *config.weights[name].shape] for name in used(config)},
+    }
+
+
 def describe(
     config: ModelConfig, program: str, candidates: int = 0, ranks: Mapping[str, int] | None = None
 ) -> dict[str, object]:
@@ -60,8 +68,7 @@ def describe(
     return {
         "program": f"decoder.{program}",
         "chosen_among": candidates,
-        **{name: value for name, value in config.numbers().items() if name not in _IN_TABLES},
-        "weights": {name: [type_of(config, name), *config.weights[name].shape] for name in used(config)},
+        **described(config),
         **({"adapter": dict(ranks)} if ranks else {}),
     }
 
@@ -167,4 +174,4 @@ def _check_program(program: str) -> None:
         raise InputError(f"a model's modules are {', '.join(PROGRAMS)}, but got {program!r}")
 
 
-__all__ = ["PROGRAMS", "build", "cache_names", "describe", "parameters"]
+__all__ = ["PROGRAMS", "build", "cache_names", "describe", "described", "parameters"]

@@ -125,6 +125,8 @@ class Layer:
         cos, sin: the tables of its rotations.
         pos: [B], positions of the first tokens; 0 without it.
         adapters: by product; see `adapter_params`.
+        seen: of whole sequences, which keys each query sees, where that isn't the mask of the layer's kind:
+            [B, 1, S, S].
     """
 
     graph: GraphModule
@@ -135,6 +137,7 @@ class Layer:
     sin: Value
     pos: Value | None = None
     adapters: Mapping[str, Low] = field(default_factory=dict)
+    seen: Value | None = None
 
     def cached(self, x: Value, k_cache: Value, v_cache: Value) -> tuple[Value, Value, Value]:
         """(result, new keys, new values)"""
@@ -206,15 +209,18 @@ class Layer:
         cached: dict[str, Any] = {}
         if caches is not None:
             cached = {"k_cache": caches[0], "v_cache": caches[1], "pos": self.pos}
+        masked: dict[str, Any] = {"mask_kind": "custom"}
+        if self.seen is None:
+            masked = {"mask_kind": "sliding_window", "window": config.window} if local else {"mask_kind": "causal"}
         found = self.graph.attention(
             q,
             k,
             v,
+            self.seen,
             num_heads=config.heads,
             num_kv_heads=config.kv_heads,
             head_dim=config.head_dim,
-            mask_kind="sliding_window" if local else "causal",
-            window=config.window if local else None,
+            **masked,
             scale=config.attention_scale,
             **cached,
             name="attention",

@@ -6,11 +6,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from rlx_mlir import checks
 from rlx_mlir.errors import InputError
-from rlx_mlir.hir.images import Images
-from rlx_mlir.hir.values import Value
+
+if TYPE_CHECKING:
+    from rlx_mlir.hir.images import Images
+    from rlx_mlir.hir.values import Value
 
 
 @dataclass(frozen=True)

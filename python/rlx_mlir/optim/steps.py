@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from rlx_mlir import checks
 from rlx_mlir.autodiff.batched_modules import batched_argument, finished
@@ -20,11 +21,8 @@ from rlx_mlir.hir.graph import empty_module
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.optim.optimizers import Optimizer
+from rlx_mlir.optim.state import GOOD, NORM, NUMBER, RATE, SCALE, begin_of
 from rlx_mlir.semantics.function import PARAM, arguments
-
-#: Names of what a step takes and gives beside what the module has.
-RATE, NUMBER, NORM = "optim.rate", "optim.step", "optim.gradient_norm"
-SCALE, GOOD = "optim.scale", "optim.good_steps"
 
 #: After so many steps with finite gradients, the scale of the loss is doubled.
 PATIENCE = 2000
@@ -193,7 +191,7 @@ class _Step:
             factor = m.minimum(m.div(m.constant(self._limit, norm.dtype), m.add(norm, 1e-6)), 1.0)
             wide = [m.mul(gradient, m.cast(factor, gradient.dtype)) for gradient in wide]
         rate = module.input(RATE, [])
-        before = self._kept(NUMBER, np.zeros((), np.int32))
+        before = self._kept(NUMBER, [], np.int32)
         number = m.add(before, 1)
         finite = None if scale is None else m.lt(norm, np.inf)
         for name, gradient in zip(self._names, wide, strict=True):
@@ -224,10 +222,10 @@ class _Step:
         assert total is not None, "there is a parameter"
         return m.sqrt(total)
 
-    def _kept(self, name: str, begin: np.ndarray) -> Value:
+    def _kept(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike) -> Value:
         """A parameter of the optimiser's own."""
-        self._state[name] = begin
-        return self._module.param(name, list(begin.shape), begin.dtype)
+        self._state[name] = begin_of(name, shape, dtype, self._scale)
+        return self._module.param(name, list(shape), dtype)
 
     def _update(self, name: str, own: Value, gradient: Value, rate: Value, number: Value, finite: Value | None) -> None:
         """Adds what a step makes of one parameter."""
@@ -235,7 +233,7 @@ class _Step:
         shape = [size for size in own.shape if isinstance(size, int)]
         if len(shape) != own.ndim:
             raise InputError(f"what is trained has a size that is known, but parameter '{name}' is {list(own.shape)}")
-        slots = {slot: self._kept(f"{slot}.{name}", np.zeros(shape, gradient.dtype)) for slot in self._optimizer.slots}
+        slots = {slot: self._kept(f"{slot}.{name}", shape, gradient.dtype) for slot in self._optimizer.slots}
         own_rate, own_number = (m.cast(x, gradient.dtype) for x in (rate, number))
         new, kept = self._optimizer.update(m, old, gradient, slots, own_rate, own_number)
         pairs = {name: (new, old), **{f"{slot}.{name}": (kept[slot], slots[slot]) for slot in slots}}
@@ -246,8 +244,8 @@ class _Step:
     def _rescale(self, scale: Value, finite: Value) -> None:
         """Halves the scale after gradients that aren't finite, and doubles it after many that are."""
         m = self._m
-        self._state[SCALE] = np.asarray(self._scale, scale.dtype)
-        good = m.add(self._kept(GOOD, np.zeros((), np.int32)), 1)
+        self._state[SCALE] = begin_of(SCALE, [], scale.dtype, self._scale)
+        good = m.add(self._kept(GOOD, [], np.int32), 1)
         is_long = m.ge(good, PATIENCE)
         grown = m.where(is_long, m.mul(scale, 2.0), scale)
         self._new[SCALE] = m.where(finite, grown, m.mul(scale, 0.5))

@@ -19,7 +19,7 @@ from rlx_mlir.runtime import shown, sizes
 from rlx_mlir.runtime.sizes import Terms
 
 MAGIC = b"RLXMLIR\x00"
-VERSION = 9
+VERSION = 10
 _HEADER = struct.Struct("<8sIQQ32s")
 _LENGTHS = struct.Struct("<QQ")
 
@@ -196,6 +196,8 @@ class Artifact:
     own: tuple[OwnCall, ...] = ()
     #: Of an entry of the cache: what its key is made of, see `rlx_mlir.runtime.cache.key_parts`.
     key: dict[str, object] = field(default_factory=dict)
+    #: Of an entry of the cache: what whoever compiled it noted for whoever finds it.
+    notes: dict[str, Any] = field(default_factory=dict)
     #: Of one for a GPU: the chip, such as `sm_90a`, its kernels as text of PTX, and their names by number. The rest
     #: is as for CPUs; `code` and `target` are those of the host's part, which launches the kernels.
     chip: str = ""

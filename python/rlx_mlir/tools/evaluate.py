@@ -21,6 +21,7 @@ from rlx_mlir.tools.options import (
     LoraOption,
     ModelArgument,
     ThreadsOption,
+    opened,
     print_json,
     progress,
 )
@@ -88,11 +89,9 @@ def evaluate(
 
 def _context(model: str, context: int | None) -> int:
     """Tokens of a window: what is asked for, else 512 where the model has so many."""
-    from rlx_mlir.frontends.gguf import GGUFFile
-    from rlx_mlir.models.config import ModelConfig, check_context
-    from rlx_mlir.models.hub import resolve
+    from rlx_mlir.models.config import check_context
 
-    return check_context(ModelConfig.from_gguf(GGUFFile(resolve(model))), context, 512)
+    return check_context(opened(model)[1], context, 512)
 
 
 def _rows(model: Model, found: Evaluation) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlx_mlir.errors import InputError
-from rlx_mlir.tools.options import JsonOption, ModelArgument, ThreadsOption, print_json, progress, writing
+from rlx_mlir.tools.options import JsonOption, ModelArgument, ThreadsOption, opened, print_json, progress, writing
 
 if TYPE_CHECKING:
     from rlx_mlir.finetuning.data import Example, Rows
@@ -64,7 +64,7 @@ _WeightDecayOption = Annotated[float, typer.Option(help="Of AdamW.")]
 _ClipNormOption = Annotated[float, typer.Option(help="Largest norm of all gradients together.")]
 _SeedOption = Annotated[int, typer.Option(min=0, help="Repeats the same run, to the bit.")]
 _PackOption = Annotated[
-    bool, typer.Option("--pack", help="Put examples one behind the other into rows of --length tokens.")
+    bool, typer.Option("--pack", help="Put examples that don't see each other into rows of --length tokens.")
 ]
 _EvaluationOption = Annotated[
     str,
@@ -128,7 +128,7 @@ def finetune(
     if steps is not None and epochs is not None:
         raise InputError("'--steps' and '--epochs' say the same: leave one of them out")
     chosen = products_of(targets)
-    file, config = _opened(model)
+    file, config = opened(model)
     read = _read(file, config, data, evaluation, length=_length(config, length), pack=pack, seed=seed)
     count = steps or _steps_of(epochs, len(read.rows), batch * accumulate)
     settings = Settings(
@@ -215,16 +215,6 @@ def _run(
     }
 
 
-def _opened(model: str) -> tuple[GGUFFile, ModelConfig]:
-    """The file of a model, and its configuration."""
-    from rlx_mlir.frontends.gguf import GGUFFile
-    from rlx_mlir.models.config import ModelConfig
-    from rlx_mlir.models.hub import resolve
-
-    file = GGUFFile(resolve(model))
-    return file, ModelConfig.from_gguf(file)
-
-
 def _length(config: ModelConfig, length: int | None) -> int:
     """Tokens of an example at most."""
     if length is None:
@@ -238,7 +228,7 @@ def _read(
     file: GGUFFile, config: ModelConfig, data: Path, evaluation: str, *, length: int, pack: bool, seed: int
 ) -> _Data:
     """The rows of the data, and of what is held out, of one length."""
-    from rlx_mlir.finetuning.data import Reader, rows_of
+    from rlx_mlir.finetuning.data import Reader, rows_alike
 
     reader = Reader.of(file, config)
     examples = reader.read(data)
@@ -249,9 +239,7 @@ def _read(
             held_out = reader.read(Path(evaluation))
         else:
             examples, held_out = _split(examples, part, seed)
-    width = rows_of([*examples, *held_out], length, pack=pack).length
-    rows = rows_of(examples, width, pack=pack, exact=True)
-    return _Data(rows, rows_of(held_out, width, exact=True) if held_out else None)
+    return _Data(*rows_alike(examples, held_out, length, pack=pack))
 
 
 def _fraction(text: str) -> float | None:

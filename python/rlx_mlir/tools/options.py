@@ -20,6 +20,7 @@ from rlx_mlir.formats.activations import way_of
 if TYPE_CHECKING:
     import numpy as np
 
+    from rlx_mlir.frontends.gguf import GGUFFile
     from rlx_mlir.hir import GraphModule
     from rlx_mlir.models.config import ModelConfig
 
@@ -186,13 +187,21 @@ def activations_of(module: GraphModule, chosen: Activations, target: Target = Ta
     return way_of(chosen.value, target.value) if module.stage in ("hir", "mir") else Activations.exact.value
 
 
-def configuration(model: str, context: int | None) -> tuple[ModelConfig, int]:
-    """The configuration of a model, and the positions to compile it for."""
+def opened(model: str) -> tuple[GGUFFile, ModelConfig]:
+    """The file of a model, and its configuration."""
     from rlx_mlir.frontends.gguf import GGUFFile
-    from rlx_mlir.models.config import ModelConfig, check_context
+    from rlx_mlir.models.config import ModelConfig
     from rlx_mlir.models.hub import resolve
 
-    config = ModelConfig.from_gguf(GGUFFile(resolve(model)))
+    file = GGUFFile(resolve(model))
+    return file, ModelConfig.from_gguf(file)
+
+
+def configuration(model: str, context: int | None) -> tuple[ModelConfig, int]:
+    """The configuration of a model, and the positions to compile it for."""
+    from rlx_mlir.models.config import check_context
+
+    _, config = opened(model)
     return config, check_context(config, context)
 
 

@@ -5,26 +5,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from rlx_mlir import checks
 from rlx_mlir.arrays import as_array
-from rlx_mlir.autodiff.work import copy_of
-from rlx_mlir.compiler import compile
+from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import InputError
 from rlx_mlir.frontends.safetensors import SafetensorsFile
 from rlx_mlir.frontends.safetensors_writer import write_safetensors
-from rlx_mlir.hir import GraphModule
 from rlx_mlir.optim.optimizers import Optimizer, adamw
 from rlx_mlir.optim.schedules import Schedule, constant
-from rlx_mlir.optim.steps import NUMBER, RATE, TrainStep, train_step
+from rlx_mlir.optim.state import NUMBER, RATE, begin_of
 from rlx_mlir.place import located
 from rlx_mlir.runtime.memory import MemoryReport
 from rlx_mlir.runtime.prepare import Prepared
-from rlx_mlir.training.memory import within
+from rlx_mlir.training.making import Making
+
+if TYPE_CHECKING:
+    from rlx_mlir.hir import GraphModule
 
 #: What the metadata of a checkpoint say it is.
 FORMAT = "rlx-checkpoint-1"
@@ -39,7 +40,7 @@ class Trainer:
     @located
     def __init__(
         self,
-        module: GraphModule,
+        module: GraphModule | Callable[[], GraphModule],
         params: Mapping[str, object],
         optimizer: Optimizer | None = None,
         *,
@@ -52,13 +53,14 @@ class Trainer:
         recompute: Sequence[str] | str = (),
         memory_limit: int | None = None,
         shared: dict[str, Prepared] | None = None,
+        material: Mapping[str, object] | None = None,
         threads: int | None = None,
         **options: Any,
     ) -> None:
         """Compiles a step.
 
         Args:
-            module: its first output is the loss.
+            module: its first output is the loss. With `material` a function that gives it.
             params: all its parameters by name; those that are trained are copied, others used as they are.
             optimizer: `adamw()` by default.
             wrt, clip_norm, accumulate, loss_scale, recompute: as of `train_step`.
@@ -68,45 +70,47 @@ class Trainer:
             memory_limit: bytes of a step at its peak, with parameters and what the optimiser keeps: as few blocks of
                 the module as possible are computed again so that it stays within.
             shared: as of `Executable.set_params`.
+            material: plain data that determines what `module` gives. That is called only where no such step is in the
+                cache of compiled modules: elsewhere no graph is built. `wrt` has to be given then.
             threads, options: as of `compile`.
 
         Raises BuildError, InputError as `train_step` and `compile` do, and InputError where there is no such step.
         """
         checks.choice("precision", precision, ("f32", "bf16", "f16"))
-        module = copy_of(module)
         if not callable(schedule):
             schedule = constant(schedule)
         self._schedule = checks.callback("schedule", schedule, "step")
-        if precision != "f32":
-            module = module.transform(f"mir-precision{{policy={precision}}}")
-        chosen = adamw() if optimizer is None else optimizer
-        limit = None if memory_limit is None else checks.whole("memory_limit", memory_limit, 1)
-        given_blocks = (recompute,) if isinstance(recompute, str) else checks.names("recompute", recompute)
-
-        def make(blocks: tuple[str, ...]) -> TrainStep:
-            return train_step(
-                module,
-                chosen,
-                wrt,
-                clip_norm=clip_norm,
-                accumulate=accumulate,
-                loss_scale=loss_scale,
-                recompute=tuple(dict.fromkeys((*given_blocks, *blocks))),
-            )
-
-        #: The blocks that a step computes again for the limit.
-        self.recomputed: tuple[str, ...] = ()
-        if limit is None:
-            step = make(())
-        else:
-            step, self.recomputed = within(module, make, limit, options.get("maxima"))
-        self._optimizer = chosen
-        self._trained, self._losses = step.trained, list(module.outputs)
+        self._optimizer = adamw() if optimizer is None else optimizer
+        making = Making(
+            optimizer=self._optimizer,
+            wrt=wrt,
+            clip_norm=clip_norm,
+            accumulate=accumulate,
+            loss_scale=loss_scale,
+            recompute=(recompute,) if isinstance(recompute, str) else tuple(checks.names("recompute", recompute)),
+            precision=precision,
+            memory_limit=None if memory_limit is None else checks.whole("memory_limit", memory_limit, 1),
+        )
         given = checks.mapping("params", params, "a mapping from parameters to arrays")
+        if material is None:
+            compiled = making.compiled(cast("GraphModule", module), threads, options)
+        else:
+            checks.mapping("material", material, "a mapping that determines the module")
+            if wrt is None:
+                raise InputError(
+                    "'material' is given, and the module perhaps never built: 'wrt' has to name what is trained"
+                )
+            build = checks.callback("module", module)
+            compiled = making.found(material, build, threads, options)
+        #: The executable of a step; the blocks that it computes again for the limit.
+        self.executable, self._trained, self.recomputed = compiled
         own = {name: _own(name, given[name]) if name in self._trained else given[name] for name in given}
-        self._kept = {name: np.array(array) for name, array in step.state.items()}
-        #: The executable of a step.
-        self.executable = compile(step.module, threads=threads, **options)
+        kept = {tied for output in self.executable.artifact.outputs if (tied := output.tied)} - {*self._trained}
+        self._kept = {
+            spec.name: begin_of(spec.name, [int(size) for size in spec.shape], numpy_dtype(spec.dtype), loss_scale)
+            for spec in self.executable.artifact.parameters
+            if spec.name in kept
+        }
         self.executable.set_params({**own, **self._kept}, shared=shared)
         self._arrays = {name: own[name] for name in self._trained} | self._kept
 

@@ -11,6 +11,8 @@ from derivatives import SINGLE, Case, apart, check, check_case, check_second, gi
 
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.autodiff.batched_modules import vmap
+from rlx_mlir.autodiff.modules import hvp
+from rlx_mlir.errors import BuildError
 
 IMAGE = normal(1, 4, 2, 1)
 
@@ -139,3 +141,12 @@ def test_weights_that_are_repacked_have_batches():
     values = {"x": np.ones((2, 32), np.float32), "w": np.arange(192, dtype=np.float32).reshape(2, 3, 32)}
     found = interpret(vmap(m, ["w"], size=2), values)["y"]
     np.testing.assert_allclose(found, np.einsum("mk,bnk->bmn", values["x"], values["w"]), 1e-6)
+
+
+def test_images_of_splats_have_no_second_derivatives():
+    m = GraphModule.mir("splats")
+    sizes = {"positions": 6, "scales": 6, "rotations": 8, "opacities": 2, "colors": 6, "sh": 6, "meta": 23}
+    image = m.gaussian_splat_render(*(m.input(name, [size]) for name, size in sizes.items()), width=4, height=3)
+    m.set_outputs({"loss": m.sum(image * image, 0)})
+    with pytest.raises(BuildError, match=r"'mir\.gaussian_splat_render_backward' .* it has no rule"):
+        hvp(m, ["colors"])

@@ -171,8 +171,7 @@ def test_one_module_serves_all_sizes(name):
 def test_sizes_need_no_names(name):
     case = CASES[name]
     module = GraphModule.from_text(re.sub(r"mir\.dims = \[[^]]*\], ", "", module_of(case).to_text()))
-    # Forward mode of scores that masks are repeated over would need to know which of two unknown sizes is 1.
-    options = {"tolerance": case.tolerance, "jumps": case.jumps, "forward": case.forward and "attention" not in name}
+    options = {"tolerance": case.tolerance, "jumps": case.jumps, "forward": case.forward}
     check(module, arrays_of(case, name), case.wrt, seed=name, count=1, **options)
 
 

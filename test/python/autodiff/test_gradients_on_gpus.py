@@ -3,20 +3,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from cases_blocks import BLOCKS
+from cases_core import CORE
+from cases_images import PICTURES
 from cuda_harness import emulated_device
+from derivatives import Case, arrays_of, given, module_of
+from derivatives import normal as drawn
+from test_splats import scene
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, optim
-from rlx_mlir.finetuning.graph import loss_module
+from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.finetuning.graph import LossGraph
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import new_adapter
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.layers import adapter_names
+from rlx_mlir.tools.ops import operation_names
 
 F32 = np.float32
 
@@ -56,6 +66,35 @@ def layer() -> GraphModule:
     logits = m.reshape(m.linear(h, m.param("head", [16, 7])), [10, 7])
     m.set_outputs({"loss": m.mean(m.softmax_cross_entropy_with_logits(logits, following))})
     return m
+
+
+#: Cases of derivatives, of which those of operations that are gradients run here, too.
+CASES: dict[str, Case] = {**CORE, **BLOCKS, **PICTURES}
+VIEW = {"width": 5, "height": 3, "tile_size": 2, "max_list_entries": 16}
+CASES["gaussian_splat_render_backward"] = Case(
+    lambda b, *given: b.gaussian_splat_render_backward(*given, **VIEW),
+    {**{name: given(array, "f32") for name, array in scene(3, 1).items()}, "dy": drawn(60)},
+)
+
+#: Of complex numbers, for which there is no code for GPUs.
+ON_CPUS = {"mir.complex_norm_sq_backward"}
+
+
+@pytest.mark.parametrize("op", [name for name in operation_names() if "_backward" in name])
+def test_every_gradient_that_is_an_operation(op: str):
+    """An operation of this kind without a case is a failure: it has to have one."""
+    cases = [own for name, own in CASES.items() if name.split(" ")[0] == op.removeprefix("mir.")]
+    assert cases, f"{op} has no case among those of derivatives"
+    case = replace(
+        cases[0], inputs={name: own.of("f32") if own.dtype == "f64" else own for name, own in cases[0].inputs.items()}
+    )
+    module = module_of(case)
+    assert any(node.op == op for node in module.nodes())
+    if op in ON_CPUS:
+        with pytest.raises(UnsupportedError, match="no code for GPUs"):
+            rlx.compile(module, target="nvptx", cache=False)
+        return
+    check(module, arrays_of(case, op))
 
 
 def test_gradients_of_a_layer():
@@ -104,7 +143,7 @@ def test_a_step_of_a_low_rank_adapter(tiny_llama: Path) -> None:
         for product, factors in adapter.factors.items()
         for name, array in zip(adapter_names(product), factors, strict=True)
     }
-    loss = loss_module(config, 1, 5, adapter.ranks, adapter.scales)
+    loss = LossGraph(config, 1, 5, adapter.ranks, adapter.scales).build()
     step = optim.train_step(loss, optim.adamw(), list(trained), clip_norm=1.0)
     tokens = np.random.default_rng(1).integers(0, config.vocab, (1, 6)).astype(np.int32)
     values = {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "weights": np.full((1, 5), 0.2, F32)}

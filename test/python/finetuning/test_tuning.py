@@ -16,7 +16,7 @@ import rlx_mlir as rlx
 from rlx_mlir.errors import InputError
 from rlx_mlir.finetuning import FineTuning, Rows, Settings, graph
 from rlx_mlir.finetuning.data import Example, rows_of
-from rlx_mlir.finetuning.graph import loss_module
+from rlx_mlir.finetuning.graph import LossGraph
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import Adapter
@@ -48,6 +48,92 @@ def wanted_loss(file: GGUFFile, adapter: Adapter, rows: Rows) -> float:
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+def test_packed_examples_do_not_see_each_other(tmp_path: Path, architecture: str) -> None:
+    """The loss of each example behind others is that of it alone, in layers of windows, too."""
+    file = GGUFFile(tiny_models.write(tmp_path / "tiny.gguf", architecture=architecture))
+    config = ModelConfig.from_gguf(file)
+    adapter = random_adapter(config)
+    params = decoder.parameters(config, file, 32)
+    for product, factors in adapter.factors.items():
+        params |= dict(zip(adapter_names(product), factors, strict=True))
+    parts = [*examples(), Example((5, 7), (False, True))]  # one of one token
+
+    def loss(rows: Rows, counted: np.ndarray) -> float:
+        made = LossGraph(config, len(rows), 32, adapter.ranks, adapter.scales, rows.packed).build()
+        inputs = {**rows.inputs(packed=rows.packed), "weights": counted}
+        return float(rlx.interpret(made, {**inputs, **params})["loss"])
+
+    packed = rows_of(parts, 32, pack=True)
+    assert packed.packed
+    assert len(packed) < len(parts)
+    assert not rows_of(parts[:1], 32, pack=True).packed
+    for part in parts:
+        alone = rows_of([part], 32, exact=True)
+        row, start = next(
+            (row, start)
+            for row in range(len(packed))
+            for start in range(33 - len(part.ids) + 1)
+            if packed.positions is not None
+            and packed.positions[row, start] == 0
+            and tuple(packed.tokens[row, start : start + len(part.ids) - 1]) == part.ids[:-1]
+        )
+        counted = np.zeros_like(packed.counted)
+        counted[row, start : start + len(part.ids) - 1] = part.counts[1:]
+        assert loss(packed, counted) == pytest.approx(loss(alone, alone.counted), rel=1e-5)
+
+
+def test_a_step_that_was_compiled_is_found_without_its_graph(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What decides about the graph, and nothing else, makes it be built again."""
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
+    file = GGUFFile(tiny_llama)
+    config = ModelConfig.from_gguf(file)
+    built: list[LossGraph] = []
+    build = LossGraph.build
+    monkeypatch.setattr(LossGraph, "build", lambda own: built.append(own) or build(own))
+
+    def begun(rows: Rows, settings: Settings, **options: int) -> tuple[int, FineTuning]:
+        built.clear()
+        tuning = FineTuning(file, config, rows, settings, **options)
+        return len(built), tuning
+
+    rows, own = rows_of(examples(), 32), Settings(4, 2, 4.0, batch=2, rate=1e-2)
+    count, first = begun(rows, own)
+    assert count == 1
+    count, again = begun(rows, replace(own, steps=9, seed=0, warmup=1))  # numbers of a step that are inputs
+    assert count == 0
+    assert (again.memory, again.recomputed) == (first.memory, ())
+    assert again.step().loss == first.step().loss
+    changed = [
+        replace(own, rank=3),
+        replace(own, alpha=5.0),
+        replace(own, batch=1),
+        replace(own, accumulate=2),
+        replace(own, weight_decay=0.1),
+        replace(own, clip_norm=0.5),
+        replace(own, targets=("attn_k",)),
+    ]
+    assert [begun(rows, other)[0] for other in changed] == [1] * len(changed)
+    assert begun(rows_of(examples(), 32, pack=True), own)[0] == 1
+    assert begun(rows_of(examples(), 31, exact=True), own)[0] == 1
+
+
+def test_blocks_that_are_computed_again_are_known_of_a_step_that_is_found(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
+    file = GGUFFile(tiny_llama)
+    config = ModelConfig.from_gguf(file)
+    rows, own = rows_of(examples(), 64, exact=True), Settings(4, 2, 4.0, batch=4)
+    limit = FineTuning(file, config, rows, own).memory - 1
+    first = FineTuning(file, config, rows, own, memory_limit=limit)
+    assert first.recomputed
+    monkeypatch.setattr(LossGraph, "build", lambda own: pytest.fail("built again"))
+    assert FineTuning(file, config, rows, own, memory_limit=limit).recomputed == first.recomputed
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
 def test_gradients_are_those_of_numpy(tmp_path: Path, architecture: str) -> None:
     """The model is packed in several types; differences of its loss in f64 along random directions of all factors."""
     path = tiny_models.write(tmp_path / "tiny.gguf", architecture=architecture, types={"ffn_up": "q8_0"})
@@ -56,7 +142,7 @@ def test_gradients_are_those_of_numpy(tmp_path: Path, architecture: str) -> None
     adapter = random_adapter(config)
     rows = rows_of(examples(), 16)
     module = rlx.value_and_grad(
-        loss_module(config, len(rows), rows.length, adapter.ranks, adapter.scales),
+        LossGraph(config, len(rows), rows.length, adapter.ranks, adapter.scales).build(),
         [name for product in adapter.factors for name in adapter_names(product)],
     )
     params = decoder.parameters(config, file, rows.length)
@@ -98,7 +184,7 @@ def test_logits_in_parts_give_the_same_gradients(tiny_llama: Path, monkeypatch: 
     found, sizes = [], []
     for limit in (1 << 20, config.vocab * 4 * 16):
         monkeypatch.setattr(graph, "_LOGITS", limit)
-        module = loss_module(config, len(rows), rows.length, adapter.ranks, adapter.scales)
+        module = LossGraph(config, len(rows), rows.length, adapter.ranks, adapter.scales).build()
         assert ("mir.scan" in module.to_text()) == (limit < 1 << 20)
         executable = rlx.compile(rlx.value_and_grad(module, names), activations="exact")
         executable.set_params(params)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import rlx_mlir as rlx
 from rlx_mlir import GraphModule, Trainer, optim
 from rlx_mlir.errors import BuildError, InputError, SafetensorsError
 from rlx_mlir.frontends.safetensors import SafetensorsFile
+from rlx_mlir.frontends.safetensors_writer import write_safetensors
 from rlx_mlir.training import Batches
 
 F32 = np.float32
@@ -184,3 +186,47 @@ def test_wrong_inputs_change_nothing():
         own.step({"x": data()["x"]})
     assert own.steps == 0
     assert rlx.Trainer is Trainer
+
+
+def test_equal_checkpoints_are_equal_bytes(tmp_path: Path) -> None:
+    arrays = {"w": np.arange(3, dtype=np.float32), "é": np.zeros((0, 2), np.int32)}
+    texts = {name: f'"{name}" é' for name in "fcabed"}
+    files = []
+    for number in range(6):
+        write_safetensors(path := tmp_path / f"{number}.safetensors", arrays, texts)
+        files.append(path.read_bytes())
+    assert len({*files}) == 1
+    file = SafetensorsFile(path)
+    assert file.metadata == texts
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(file.tensor(name), array, strict=True)
+
+
+def test_material_needs_what_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
+    calls = []
+
+    def build() -> GraphModule:
+        calls.append(None)
+        m = GraphModule.mir("line")
+        m.set_outputs({"loss": m.sum(m.param("w", [2]) * m.input("x", [2]))})
+        return m
+
+    params, material = {"w": np.ones(2, np.float32)}, {"program": "line"}
+    with pytest.raises(InputError, match="'wrt' has to name"):
+        Trainer(build, params, material=material)
+    with pytest.raises(InputError, match="'module' is a function"):
+        Trainer(build(), params, wrt=["w"], material=material)
+    calls.clear()
+    trainers = [Trainer(build, params, optim.sgd(), wrt=["w"], material=material, loss_scale=4.0) for _ in range(2)]
+    assert len(calls) == 1
+    steps = [{**own.step({"x": np.ones(2, np.float32)}), **own.params} for own in trainers]
+    for name in steps[0]:
+        np.testing.assert_array_equal(steps[0][name], steps[1][name])
+
+    class Own(type(optim.sgd())):  # type: ignore[misc]  # what it does is nowhere in the key
+        pass
+
+    for _ in range(2):
+        Trainer(build, params, Own(0.0, False, 0.0), wrt=["w"], material=material)
+    assert len(calls) == 3
