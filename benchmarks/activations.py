@@ -21,7 +21,7 @@ import numpy as np
 from harness import Series, interleave, report, seconds_per_call, versions
 
 import rlx_mlir as rlx
-from rlx_mlir.formats.activations import ACTIVATIONS
+from rlx_mlir.activations import ACTIVATIONS
 from rlx_mlir.measure.models import LlamaCpp, Ours, Setting
 
 PRODUCTS = ("1x2048x8192", "128x2048x8192", "512x2048x8192", "128x4096x11008")

@@ -40,7 +40,7 @@ from rlx_mlir.codegen.specs import (
     TopKSpec,
 )
 from rlx_mlir.dialects import mir
-from rlx_mlir.formats.activations import INTEGERS
+from rlx_mlir.activations import INTEGERS
 from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.lowering.functions import called_operation, memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of

@@ -25,7 +25,7 @@ from .. import budgets, checks
 from ..arrays import as_array
 from ..dtypes import DTYPES
 from ..errors import ContextLengthError, ExecutionError, InputError, TimeLimitError
-from ..formats.activations import ACTIVATIONS, AUTO, way_of
+from ..activations import ACTIVATIONS, AUTO, way_of
 from ..frontends.gguf import GGUFFile
 from ..limits import in_threads
 from ..place import located

@@ -151,7 +151,7 @@ def _rivals(vs: str, *, of_models: bool, device: Device) -> list[Rival]:
 
 def _modes(given: list[str] | None, device: Device) -> tuple[str, ...]:
     """Ways of activations, each once; by default the one that models are loaded with."""
-    from rlx_mlir.formats.activations import ACTIVATIONS, AUTO, way_of
+    from rlx_mlir.activations import ACTIVATIONS, AUTO, way_of
 
     modes = [way_of(word.strip(), device.value) for text in given or [AUTO] for word in text.split(",")]
     for mode in modes:

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from rlx_mlir.errors import InputError, did_you_mean
-from rlx_mlir.formats.activations import way_of
+from rlx_mlir.activations import way_of
 
 if TYPE_CHECKING:
     import numpy as np

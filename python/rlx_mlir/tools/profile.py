@@ -101,7 +101,7 @@ def _profile_file(
         executable = compile(
             GraphModule.from_text(path),
             threads=loading.threads,
-            activations=loading.activations.value,
+            activations=way_of(loading.activations.value, loading.device.value),
             maxima={symbol: own[-1] for symbol, own in maxima.items()},
         )
     chosen = {symbol: own[-1] for symbol, own in sizes.items()}

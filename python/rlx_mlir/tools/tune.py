@@ -92,7 +92,7 @@ def _tune_file(
         maxima={symbol: own[-1] for symbol, own in by_symbol("maximum", maximum).items()},
         arrays={} if arrays is None else read_arrays(arrays),
         target=loading.device.value,
-        activations=loading.activations.value,
+        activations=way_of(loading.activations.value, loading.device.value),
         **plan,
     )
 

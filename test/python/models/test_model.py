@@ -489,7 +489,7 @@ def test_load_model(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_load_model_checks_its_arguments_first(tiny_llama: Path) -> None:
     for options, message in (
-        ({"activations": "int4"}, "'activations' must be one of int8, int16, exact, but is 'int4'"),
+        ({"activations": "int4"}, "'activations' must be one of auto, int8, int16, exact, but is 'int4'"),
         ({"chunk": 0}, "'chunk' must be an integer of at least 1, but is 0"),
         ({"context": 257}, "'context' must be from 1 to the model's, 256, but is 257"),
     ):

@@ -88,7 +88,7 @@ def test_generate_prints_text(tiny_llama: Path) -> None:
 @pytest.mark.usefixtures("interpreted")
 def test_generate_json(tiny_llama: Path) -> None:
     found = json.loads(rlx("generate", tiny_llama, "hello", "--greedy", "--max-tokens", "5", "--json").stdout)
-    assert set(found) == {"text", "ids", "prompt_tokens", "finish_reason", "stats"}
+    assert set(found) == {"text", "ids", "prompt_tokens", "finish_reason", "stats", "threads"}
     assert len(found["ids"]) == found["stats"]["generated_tokens"] == 5
     assert found["finish_reason"] == "length"
     plain = rlx("generate", tiny_llama, "hello", "--greedy", "--max-tokens", "5").stdout

@@ -142,7 +142,7 @@ def test_entries_that_serve(compiled: Path, tiny_llama: Path) -> None:
     assert "hidden=64" in text
     (own,) = explained(rows[0]["key"][:20])
     assert own["serves"]
-    assert own["parts"]["options"]["activations"] == "int8"
+    assert own["parts"]["options"]["activations"] == "int16"
 
 
 def test_other_options_have_another_key(compiled: Path, tiny_llama: Path) -> None:
@@ -151,7 +151,7 @@ def test_other_options_have_another_key(compiled: Path, tiny_llama: Path) -> Non
     assert all(own["reasons"] == ["there is no entry of this key"] for own in found)
     differs = found[1]["nearest"]["differs"]
     assert differs == [
-        "option activations: the entry has int8 where exact is wanted",
+        "option activations: the entry has int16 where exact is wanted",
         "option maxima: the entry has context 64 where 32 is wanted",
     ]
     text = rlx("cache", "explain", tiny_llama, "--context", "32").stdout

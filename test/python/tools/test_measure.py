@@ -367,7 +367,8 @@ def test_a_token_reads_the_weights(model: Any, profile: Profile) -> None:
     assert matrices <= decode.total.read < 1.5 * matrices
     sizes = {info.name: info.size for info in model.file.tensors.values() if len(info.shape) == 2}
     products = 2 * sum(sizes.values())
-    assert products <= decode.total.flops < 1.5 * products
+    # Two of bytes each: activations have 15 bits.
+    assert 1.5 * products <= decode.total.flops < 2.5 * products
 
 
 @pytest.mark.parametrize(
