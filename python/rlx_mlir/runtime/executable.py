@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from bisect import bisect_left
 from collections import defaultdict
@@ -42,7 +43,7 @@ _NOWHERE = np.zeros(64, np.uint8)
 def empty_aligned(shape: Sequence[int], dtype: np.dtype) -> Array:
     """An uninitialised array whose data starts at a multiple of 64 bytes."""
     raw = np.empty(math.prod(shape) * dtype.itemsize + 64, np.uint8)
-    aligned: Array = np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
+    aligned: Array = np.ndarray(shape, dtype, raw, -address_of(raw) % 64)
     return aligned
 
 
@@ -621,8 +622,14 @@ def check_output(spec: BufferSpec, array: object, shape: tuple[int, ...]) -> Non
 
 
 def address_of(array: Array) -> int:
-    """Where an array starts, or some address where it has no elements."""
-    return int(array.ctypes.data if array.size else _NOWHERE.ctypes.data)
+    """Where a contiguous array starts, or some address where it has no elements."""
+    if not array.size:
+        return int(_NOWHERE.ctypes.data)
+    try:
+        # A quarter of the time of numpy's `ctypes`, which each call takes for every array.
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):  # of memory that is read-only, and of types that Python's buffers don't know
+        return int(array.ctypes.data)
 
 
 def _listed(shape: Sequence[int | str]) -> str:

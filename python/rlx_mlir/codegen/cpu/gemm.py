@@ -47,7 +47,14 @@ SMALL_BYTES = 32768
 """A weight of at most so many bytes as f32, or f64, stays in the nearest cache: its columns are read where they are."""
 
 FEW_VECTORS = 4
-"""Vectors of columns, or rows of a transposed weight, that few rows are multiplied with at once."""
+"""Vectors of columns that a unit of few rows has; rows of a transposed weight that they are multiplied with at once."""
+
+FEW_FACTORS = 8
+"""Elements of x whose products with rows of a weight are added to a vector of sums at once."""
+
+FEW_AHEAD = 0
+FEW_BYTES = 16384
+"""Sums of few rows that wait while rows of weights are read: they stay in the nearest cache."""
 
 
 def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False) -> str:
@@ -72,12 +79,15 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     ]
     groups = tile_groups(target, weights)
     block = block_length(product.k, 32)
+    together = 1
+    if few and not transpose_rhs and product.rows:
+        together = max(1, FEW_BYTES * 8 // (columns * weights * product.rows * ELEMENT_BITS[wide]))
     direct = not transpose_rhs and product.n * product.k * ELEMENT_BITS[wide] <= 8 * SMALL_BYTES
 
     def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value | None]:
         reader = row_reader(em, target, product, scratch, few, block)
         if few:
-            return Accumulators(em, target, product, columns, scratch, product.rows or 0), reader, None
+            return Accumulators(em, target, product, columns, scratch, together * (product.rows or 0)), reader, None
         shape = [0 if direct else len(groups), block, len(groups[0]) * line]
         part = scratch.take(shape, wide, ELEMENT_BITS[wide] // 8)
         count = row_count(em, values[0]) if block < product.k else tile_rows(target)[0]
@@ -90,11 +100,17 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
         dense = values[1 : 1 + weights]
         if part is None:
             reader.bind(em.rows(values[0]), 0, product.rows or 0, 0, product.k, whole=product.k % lanes == 0)
-            multiply = _few_transposed if transpose_rhs else _few_rows
-            with em.loop(begin, end, hint="unit") as unit:
-                for i, weight in enumerate(dense):
-                    multiply(em, target, product, reader, weight, unit.iv, i * columns, accumulators)
-                accumulators.finish(values[1 + weights :], outputs, unit.iv, 0, product.rows or 0)
+            rows = product.rows or 0
+            with em.loop(begin, end, together, hint="span") as span:
+                count = em.imin(end - span.iv, together) if together > 1 else 1
+                if transpose_rhs:
+                    for i, weight in enumerate(dense):
+                        _few_transposed(em, target, product, reader, weight, span.iv, i * columns, accumulators)
+                else:
+                    _few_rows(em, target, product, reader, dense, (span.iv, count), accumulators)
+                with em.loop(0, count, hint="unit") as unit:
+                    arguments, at = values[1 + weights :], unit.iv * rows
+                    accumulators.finish(arguments, outputs, span.iv + unit.iv, 0, rows, at)
             return
 
         def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
@@ -238,41 +254,45 @@ def _few_rows(
     target: Target,
     product: Product,
     x: RowReader,
-    weight: Value,
-    unit: Value,
-    column: int,
+    weights: Sequence[Value],
+    units: tuple[Index, Index],
     accumulators: Accumulators,
 ) -> None:
-    """All rows times the unit's columns of w [K, N], along k in order."""
-    lanes, type = accumulators.lanes, accumulators.type
-    width, nbytes = FEW_VECTORS * lanes, ELEMENT_BITS[product.element] // 8
-    start = unit * width
-    starts = [start + v * lanes for v in range(FEW_VECTORS)]
-    readers = [column_reader(em, target, product.n, width, weight, at) for at in starts]
-    total = product.rows or 0
-    group = row_group(target)
+    """All rows times the columns of some units of each w [K, N], along k in order; a unit's sums begin at row
+    `unit - first unit` * M.
 
-    def step(k: Index, rows: range, sums: list[list[Value]]) -> list[list[Value]]:
-        values = [read(k) for read in readers]
-        return add_products(em, target, (em.broadcast(x.load(row, k), type) for row in rows), values, sums)
+    Memory delivers rows of w fastest in the order in which they lie: some rows at a time, over all of the columns. Sums
+    wait in the nearest cache meanwhile.
+    """
+    lanes, type, rows = accumulators.lanes, accumulators.type, product.rows or 0
+    first, count = units
+    depth = FEW_FACTORS // rows if rows else FEW_FACTORS
+    main = product.k - product.k % depth
 
-    for first in range(0, total, group):
-        rows = range(first, min(first + group, total))
-        main = product.k - product.k % 4
-        with em.loop(0, main, 4, [[em.zero(type)] * FEW_VECTORS] * len(rows), hint="k") as loop:
-            sums = loop.carry
-            for u in range(4):
-                at = loop.iv + u
-                for line in range(0, nbytes * width, 64):
-                    em.prefetch(weight, [at + 16, start + line // nbytes])
-                sums = step(at, rows, sums)
-            loop.yield_(sums)
-        sums = loop.result
-        for k in range(main, product.k):
-            sums = step(k, rows, sums)
-        for row, own in zip(rows, sums, strict=True):
-            for v, value in enumerate(own):
-                em.vstore(value, accumulators.data, [row, column + v * lanes])
+    def over_columns(ks: Sequence[Index]) -> None:
+        factors = [[em.broadcast(x.load(row, k), type) for row in range(rows)] for k in ks]
+        for i, weight in enumerate(weights):
+            with em.loop(0, count, hint="unit") as unit:
+                start = (unit.iv + first) * accumulators.columns
+                if FEW_AHEAD:
+                    nbytes = ELEMENT_BITS[product.element] // 8
+                    for k in ks:
+                        for line in range(0, nbytes * accumulators.columns, 64):
+                            em.prefetch(weight, [k, start + (line + FEW_AHEAD) // nbytes])
+                for v in range(0, accumulators.columns, lanes):
+                    read = column_reader(em, target, product.n, accumulators.columns, weight, start + v)
+                    at = [[unit.iv * rows + row, i * accumulators.columns + v] for row in range(rows)]
+                    sums = [[em.vload(accumulators.data, place, type)] for place in at]
+                    for k, own in zip(ks, factors, strict=True):
+                        sums = add_products(em, target, own, [read(k)], sums)
+                    for place, (total,) in zip(at, sums, strict=True):
+                        em.vstore(total, accumulators.data, place)
+
+    accumulators.clear(count * rows)
+    with em.loop(0, main, depth, hint="k") as k:
+        over_columns([k.iv + u for u in range(depth)])
+    if main < product.k:
+        over_columns(range(main, product.k))
 
 
 def _few_transposed(

@@ -24,6 +24,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, v
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.row_graph import (
     COMPARISONS,
+    PEAK,
     REDUCTIONS,
     ColumnLoop,
     Graph,
@@ -39,6 +40,7 @@ from rlx_mlir.codegen.row_graph import (
 )
 
 from . import UnsupportedByTemplate
+from .exponentials import exp_below, larger, peak_of
 from .kernel import Scratch, write_kernel
 from .registry import Generator, as_it_is
 from .sums import TURNS, add_with_loss, with_loss
@@ -236,7 +238,10 @@ class _Kernel:
             sums = rest
         for node, total in zip(reductions, sums, strict=True):
             kind = REDUCTIONS[node.op][1]
-            self.numbers[node] = em.reduce(kind, total, "reassoc" if kind in ("add", "mul") else "")
+            if node.op == PEAK:
+                self.numbers[node] = peak_of(em, total)
+            else:
+                self.numbers[node] = em.reduce(kind, total, "reassoc" if kind in ("add", "mul") else "")
 
     def folded(self, reductions: Sequence[Node], sums: list[list[Value]]) -> list[Value]:
         """The sums of several vectors side by side, as one for each reduction."""
@@ -244,7 +249,7 @@ class _Kernel:
             half = len(sums) // 2
             pairs = zip(sums[:half], sums[half:], strict=True)
             sums = [
-                [self.em.binary(REDUCTIONS[node.op][0], x, y) for node, x, y in zip(reductions, *pair, strict=True)]
+                [self.combined(node, x, y) for node, x, y in zip(reductions, *pair, strict=True)]
                 for pair in pairs
             ]
         return sums[0]
@@ -258,9 +263,15 @@ class _Kernel:
             if REDUCTIONS[node.op][1] == "add":
                 total, lost[i] = add_with_loss(total, lost[i], x)
             else:
-                total = self.em.binary(REDUCTIONS[node.op][0], total, x)
+                total = self.combined(node, total, x)
             after.append(total)
         return after, lost
+
+    def combined(self, node: Node, total: Value, x: Value) -> Value:
+        """Two totals of a reduction, or a total and a term, as one."""
+        if node.op == PEAK:
+            return larger(self.em, x, total)
+        return self.em.binary(REDUCTIONS[node.op][0], total, x)
 
     def completed(self, node: Node, total: Value, lost: Value) -> Value:
         """A total with what it has lost, where it is a sum."""
@@ -284,7 +295,7 @@ class _Kernel:
         value = self.column(x, base, offset, used)
         if used < self.lanes:
             value = em.select(self.mask(used), value, neutral)
-        return em.binary(op, total, value)
+        return self.combined(node, total, value)
 
     def column(self, node: Node, base: Index, offset: int, used: int) -> Value:
         """`used` columns of a node from base + offset on, in a vector; the number itself where its width is 1."""
@@ -322,6 +333,8 @@ class _Kernel:
             return em.cmpf(COMPARISONS[node.op], left, right)
         if node.op == "copy":
             return self.shaped(operands[0], type)
+        if node.is_weight:
+            return exp_below(em, self.target, self.shaped(operands[0], type))
         return emit_elementwise(em, node.op, operands, type)
 
     def shaped(self, x: Value, type: str | None = None) -> Value:
