@@ -44,7 +44,7 @@ from .exponentials import exp_below, larger, peak_of
 from .kernel import Scratch, write_kernel
 from .registry import Generator, as_it_is
 from .sums import TURNS, add_with_loss, with_loss
-from .target import Target, rounded
+from .target import ELEMENT_BITS, Target, rounded
 
 __all__ = ["Operand", "Result", "RowProgram", "Step", "emit_rows", "rounded"]
 
@@ -191,11 +191,14 @@ class _Kernel:
         """One loop over `width` columns: whole vectors, several at a time where sums would wait for each other."""
         em, lanes, reductions = self.em, self.lanes, plan.reductions
         whole, count = width // lanes, len(reductions)
+        fetches = any(node.is_weight for node in plan.kept)
         short = bool(reductions) and all(self.plan.is_short(node.inputs[0]) for node in reductions)
         unroll = 4 if short and whole >= 8 else 2 if short and whole >= 4 else 1
         wide = whole // unroll * unroll
 
         def step(base: Index, offset: int, used: int, sums: list[Value]) -> list[Value]:
+            if fetches and used == lanes:
+                self.fetch(base, offset)
             totals = [self.accumulate(node, x, base, offset, used) for node, x in zip(reductions, sums, strict=True)]
             at = base + offset
             for node in plan.kept:
@@ -242,6 +245,22 @@ class _Kernel:
                 self.numbers[node] = peak_of(em, total)
             else:
                 self.numbers[node] = em.reduce(kind, total, "reassoc" if kind in ("add", "mul") else "")
+
+    def fetch(self, base: Index, offset: int) -> None:
+        """Asks for the same columns of the next row's operands, and of this row's results: exponentials leave memory
+        time to deliver them."""
+        em = self.em
+        for name, operand in self.graph.operands.items():
+            if operand.role == "row" and self.begins_line(self.flat[name], offset):
+                width, _, _ = split_rows(operand.type, operand.width)
+                em.prefetch(self.flat[name], [self.starts[name] + base + (offset + width)])
+        for sink in self.plan.sinks:
+            if sink.node.width > 1 and self.begins_line(self.outs[sink.index], offset):
+                em.prefetch(self.outs[sink.index], [self.out_starts[sink.index] + base + offset], write=True)
+
+    def begins_line(self, buffer: Value, column: int) -> bool:
+        """Whether a line of the cache begins at a column, if one does at column 0."""
+        return column * ELEMENT_BITS[element_of(buffer.type)] % 512 == 0
 
     def folded(self, reductions: Sequence[Node], sums: list[list[Value]]) -> list[Value]:
         """The sums of several vectors side by side, as one for each reduction."""
