@@ -499,7 +499,8 @@ def _few_float(
 
     zeros = [[em.zero(type)] * len(columns)] * size
     main = product.k - product.k % unroll
-    ahead = target.choices.ahead(PREFETCH_BYTES)
+    # Floats take so few operations that asking for lines would hold them up; processors find such streams themselves.
+    ahead = target.choices.ahead(0)
     with em.loop(0, main, unroll, [zeros] * unroll, hint="k") as loop:
         for panel in panels if ahead else ():
             panel.prefetch(panel.at(loop.iv), ahead, unroll * panel.layout.block_bytes)
