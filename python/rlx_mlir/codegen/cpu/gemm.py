@@ -52,7 +52,6 @@ FEW_VECTORS = 4
 FEW_FACTORS = 8
 """Elements of x whose products with rows of a weight are added to a vector of sums at once."""
 
-FEW_AHEAD = 0
 FEW_BYTES = 16384
 """Sums of few rows that wait while rows of weights are read: they stay in the nearest cache."""
 
@@ -266,7 +265,7 @@ def _few_rows(
     """
     lanes, type, rows = accumulators.lanes, accumulators.type, product.rows or 0
     first, count = units
-    depth = FEW_FACTORS // rows if rows else FEW_FACTORS
+    depth = FEW_FACTORS // max(rows, 1)
     main = product.k - product.k % depth
 
     def over_columns(ks: Sequence[Index]) -> None:
@@ -274,11 +273,6 @@ def _few_rows(
         for i, weight in enumerate(weights):
             with em.loop(0, count, hint="unit") as unit:
                 start = (unit.iv + first) * accumulators.columns
-                if FEW_AHEAD:
-                    nbytes = ELEMENT_BITS[product.element] // 8
-                    for k in ks:
-                        for line in range(0, nbytes * accumulators.columns, 64):
-                            em.prefetch(weight, [k, start + (line + FEW_AHEAD) // nbytes])
                 for v in range(0, accumulators.columns, lanes):
                     read = column_reader(em, target, product.n, accumulators.columns, weight, start + v)
                     at = [[unit.iv * rows + row, i * accumulators.columns + v] for row in range(rows)]
