@@ -669,7 +669,7 @@ def address_of(array: Array) -> int:
         return int(_NOWHERE.ctypes.data)
     try:
         # A quarter of the time of numpy's `ctypes`, which each call takes for every array.
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
     except (TypeError, ValueError):  # of memory that is read-only, and of types that Python's buffers don't know
         return int(array.ctypes.data)
 

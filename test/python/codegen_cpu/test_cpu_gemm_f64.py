@@ -68,7 +68,9 @@ def check(
     shapes = {"full": (*batch, m, n), "row": (n,)}
     arguments = [rng.standard_normal(shapes[argument.broadcast]) for argument in steps.arguments]
     if batched:
-        known = [array.shape if not dynamic else (None,) * array.ndim for array in (x, weights[0], np.empty((*batch, m, n)))]
+        known = [
+            array.shape if not dynamic else (None,) * array.ndim for array in (x, weights[0], np.empty((*batch, m, n)))
+        ]
         product = BatchedProduct("product", *known, steps, element="f64", transpose_rhs=transpose)
         text = gemm_batched(TARGETS[bits], product)
     else:
@@ -137,7 +139,9 @@ def test_a_row_does_not_depend_on_the_others(batched: bool) -> None:
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 21, 70)), rng.standard_normal((70, 40))
     if batched:
-        text = gemm_batched(TARGETS[256], BatchedProduct("product", (1, None, 70), (1, 70, 40), (1, None, 40), element="f64"))
+        text = gemm_batched(
+            TARGETS[256], BatchedProduct("product", (1, None, 70), (1, 70, 40), (1, None, 40), element="f64")
+        )
     else:
         text = gemm_dense(TARGETS[256], Product("product", (1, None, 70), 40, element="f64"))
     w = w[None] if batched else w
@@ -164,6 +168,8 @@ def test_activations(activation: str) -> None:
 
 
 def test_packed_weights_stay_generic() -> None:
-    spec = ProductSpec("product", "dequant_matmul", (3, 64), (16, 64), (3, 16), IDENTITY, (0, 1), "f64", layout="panels")
+    spec = ProductSpec(
+        "product", "dequant_matmul", (3, 64), (16, 64), (3, 16), IDENTITY, (0, 1), "f64", layout="panels"
+    )
     with pytest.raises(UnsupportedByTemplate, match="product: products of f64 with packed weights have no template"):
         panel_product(spec, "dequant_matmul")

@@ -9,7 +9,7 @@ from .target import Target
 
 __all__ = ["exp_below", "larger", "peak_of"]
 
-#: e^r between -log(2)/2 and log(2)/2: coefficients of 1, r, r^2, ... with a relative error of 1.6 * 2^-24; e^0 is exact.
+#: e^r between -log(2)/2 and log(2)/2: coefficients of 1, r, r^2, ...; the relative error is 1.6 * 2^-24, e^0 is exact.
 _EXP = (1.0, 0.9999997019767761, 0.4999914765357971, 0.16667653620243073, 0.041898179799318314, 0.00828920491039753)
 
 #: log(2) as f32, for multiplications that round once; else in two parts, of which the first has so few bits that its

@@ -63,7 +63,7 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     outputs [..., N]; all of the product's element type. Units are groups of neighbouring columns.
     """
     weights = product.program.accumulators
-    few = product.rows is not None and product.rows <= FEW_ROWS
+    few, rows = product.rows is not None and product.rows <= FEW_ROWS, max(product.rows or 0, 1)
     wide = wide_type(product.element)
     lanes, line = target.lanes(wide), line_columns(wide)
     if not few:
@@ -78,15 +78,13 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     ]
     groups = tile_groups(target, weights)
     block = block_length(product.k, 32)
-    together = 1
-    if few and not transpose_rhs and product.rows:
-        together = max(1, FEW_BYTES * 8 // (columns * weights * product.rows * ELEMENT_BITS[wide]))
+    together = 0 if transpose_rhs else max(1, FEW_BYTES * 8 // (columns * weights * rows * ELEMENT_BITS[wide]))
     direct = not transpose_rhs and product.n * product.k * ELEMENT_BITS[wide] <= 8 * SMALL_BYTES
 
     def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value | None]:
         reader = row_reader(em, target, product, scratch, few, block)
         if few:
-            return Accumulators(em, target, product, columns, scratch, together * (product.rows or 0)), reader, None
+            return Accumulators(em, target, product, columns, scratch, max(together, 1) * rows), reader, None
         shape = [0 if direct else len(groups), block, len(groups[0]) * line]
         part = scratch.take(shape, wide, ELEMENT_BITS[wide] // 8)
         count = row_count(em, values[0]) if block < product.k else tile_rows(target)[0]
@@ -99,17 +97,7 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
         dense = values[1 : 1 + weights]
         if part is None:
             reader.bind(em.rows(values[0]), 0, product.rows or 0, 0, product.k, whole=product.k % lanes == 0)
-            rows = product.rows or 0
-            with em.loop(begin, end, together, hint="span") as span:
-                count = em.imin(end - span.iv, together) if together > 1 else 1
-                if transpose_rhs:
-                    for i, weight in enumerate(dense):
-                        _few_transposed(em, target, product, reader, weight, span.iv, i * columns, accumulators)
-                else:
-                    _few_rows(em, target, product, reader, dense, (span.iv, count), accumulators)
-                with em.loop(0, count, hint="unit") as unit:
-                    arguments, at = values[1 + weights :], unit.iv * rows
-                    accumulators.finish(arguments, outputs, span.iv + unit.iv, 0, rows, at)
+            _few_units(target, product, values, outputs, (begin, end), together, (accumulators, reader))
             return
 
         def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
@@ -248,6 +236,31 @@ def copy_transposed(
 # -- few rows ---------------------------------------------------------------------------------------------------------
 
 
+def _few_units(
+    target: Target,
+    product: Product,
+    values: Sequence[Value],
+    outputs: Sequence[Value],
+    bounds: tuple[Value, Value],
+    together: int,
+    parts: tuple[Accumulators, RowReader],
+) -> None:
+    """Computes units [begin, end) of all rows. together: units whose columns are read side by side; 0 for weights
+    [N, K]."""
+    accumulators, reader = parts
+    em, rows, weights = accumulators.em, product.rows or 0, product.program.accumulators
+    with em.loop(*bounds, max(together, 1), hint="span") as span:
+        count: Index = 1
+        if together:
+            count = em.imin(bounds[1] - span.iv, together)
+            _few_rows(em, target, product, reader, values[1 : 1 + weights], (span.iv, count), accumulators)
+        else:
+            for i, weight in enumerate(values[1 : 1 + weights]):
+                _few_transposed(em, target, product, reader, weight, span.iv, i * accumulators.columns, accumulators)
+        with em.loop(0, count, hint="unit") as unit:
+            accumulators.finish(values[1 + weights :], outputs, span.iv + unit.iv, 0, rows, unit.iv * rows)
+
+
 def _few_rows(
     em: Emitter,
     target: Target,
@@ -275,7 +288,9 @@ def _few_rows(
                 start = (unit.iv + first) * accumulators.columns
                 for v in range(0, accumulators.columns, lanes):
                     read = column_reader(em, target, product.n, accumulators.columns, weight, start + v)
-                    at = [[unit.iv * rows + row, i * accumulators.columns + v] for row in range(rows)]
+                    at: list[list[Index]] = [
+                        [unit.iv * rows + row, i * accumulators.columns + v] for row in range(rows)
+                    ]
                     sums = [[em.vload(accumulators.data, place, type)] for place in at]
                     for k, own in zip(ks, factors, strict=True):
                         sums = add_products(em, target, own, [read(k)], sums)

@@ -2,8 +2,8 @@
 """Products of two activations: batches that broadcast, and sizes of which any may be dynamic.
 
 A unit is a block of rows times a block of columns of one batch element: the block of the right operand is copied into
-scratch, as f32 (f64 of f64), and multiplied with register tiles. Every output is one chain of operations along K, whatever the
-batch, the tiles and the units are.
+scratch, as f32 (f64 of f64), and multiplied with register tiles. Every output is one chain of operations along K,
+whatever the batch, the tiles and the units are.
 """
 
 from __future__ import annotations

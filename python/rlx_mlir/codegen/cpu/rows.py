@@ -267,10 +267,7 @@ class _Kernel:
         while len(sums) > 1:
             half = len(sums) // 2
             pairs = zip(sums[:half], sums[half:], strict=True)
-            sums = [
-                [self.combined(node, x, y) for node, x, y in zip(reductions, *pair, strict=True)]
-                for pair in pairs
-            ]
+            sums = [[self.combined(node, x, y) for node, x, y in zip(reductions, *pair, strict=True)] for pair in pairs]
         return sums[0]
 
     def joined(
