@@ -3,12 +3,12 @@
 
     python benchmarks/gemm.py --threads 2 --json
 
-`weights`: x [M, K] times a parameter [N, K], as `linear` has it; ours packs it into panels when parameters are set
-(f64 stays as it is), torch may read it as it likes, numpy multiplies by its transpose. M is dynamic but for 1, as in models. `activations`:
-[M, K] times [K, N], both given at each call. A figure is GFLOP/s of several products in one call, so that a call of
-Python doesn't count: square ones multiply the product before them by the same matrix, the others have operands of their
-own. numpy has no products of f16 and bf16 to compare with. `--cpu-time` counts the process's CPU time instead of
-seconds, which other programs on the machine disturb less; it says nothing about more than one thread.
+`weights`: x [M, K] times a parameter [N, K], as `linear` has it; ours packs it into panels when parameters are set (f64
+stays as it is), torch may read it as it likes, numpy multiplies by its transpose. M is dynamic but for 1, as in models.
+`activations`: [M, K] times [K, N], both given at each call. A figure is GFLOP/s of several products in one call, so
+that a call of Python doesn't count: square ones multiply the product before them by the same matrix, the others have
+operands of their own. numpy has no products of f16 and bf16 to compare with. `--cpu-time` counts the process's CPU time
+instead of seconds, which other programs on the machine disturb less; it says nothing about more than one thread.
 """
 
 from __future__ import annotations
