@@ -3,12 +3,12 @@
 
     python benchmarks/gemm.py --threads 2 --json
 
-`weights`: x [M, K] times a parameter [N, K], as `linear` has it; ours packs it into panels when parameters are set,
-torch may read it as it likes, numpy multiplies by its transpose. M is dynamic but for 1, as in models. `activations`:
-[M, K] times [K, N], both given at each call. A figure is GFLOP/s of several products in one call, so that a call of
-Python doesn't count: square ones multiply the product before them by the same matrix, the others have operands of their
-own. numpy has no products of f16 and bf16 to compare with. `--cpu-time` counts the process's CPU time instead of
-seconds, which other programs on the machine disturb less; it says nothing about more than one thread.
+`weights`: x [M, K] times a parameter [N, K], as `linear` has it; ours packs it into panels when parameters are set (f64
+stays as it is), torch may read it as it likes, numpy multiplies by its transpose. M is dynamic but for 1, as in models.
+`activations`: [M, K] times [K, N], both given at each call. A figure is GFLOP/s of several products in one call, so
+that a call of Python doesn't count: square ones multiply the product before them by the same matrix, the others have
+operands of their own. numpy has no products of f16 and bf16 to compare with. `--cpu-time` counts the process's CPU time
+instead of seconds, which other programs on the machine disturb less; it says nothing about more than one thread.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ class Problem:
         rng = np.random.default_rng(0)
         batch = (self.batch,) if self.batch > 1 else ()
         right = (self.n, self.k) if self.weights else (*batch, self.k, self.n)
-        scale = np.float32(self.k**-0.5)  # products are as large as their operands, however long the chain
+        made: Any = np.float64 if self.dtype == "f64" else np.float32
+        scale = made(self.k**-0.5)  # products are as large as their operands, however long the chain
         return [
-            (rng.standard_normal((*batch, self.m, self.k), np.float32), rng.standard_normal(right, np.float32) * scale)
+            (rng.standard_normal((*batch, self.m, self.k), made), rng.standard_normal(right, made) * scale)
             for _ in range(1 if self.chained else self.count)
         ]
 
@@ -117,14 +118,14 @@ class Ours:
 
 
 class Numpy:
-    """The products by numpy, in f32."""
+    """The products by numpy, of f32 or f64."""
 
     def __init__(self, problem: Problem) -> None:
         import numpy as np
 
         self.matmul, self.times = np.matmul, problem.count if problem.chained else 0
         self.pairs = [(x, w.T if problem.weights else w) for x, w in problem.numbers()]
-        self.out = [np.empty((*x.shape[:-1], problem.n), np.float32) for x, _ in self.pairs * (2 if self.times else 1)]
+        self.out = [np.empty((*x.shape[:-1], problem.n), x.dtype) for x, _ in self.pairs * (2 if self.times else 1)]
 
     def run(self) -> Any:
         """The last product."""
@@ -145,7 +146,8 @@ class Torch:
         import torch
 
         torch.set_num_threads(threads)
-        dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[problem.dtype]
+        types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+        dtype = types[problem.dtype]
         self.torch, self.times = torch, problem.count if problem.chained else 1
         self.multiply = torch.nn.functional.linear if problem.weights else torch.matmul
         self.pairs = [tuple(torch.from_numpy(part).to(dtype) for part in pair) for pair in problem.numbers()]
@@ -156,7 +158,7 @@ class Torch:
             for x, w in self.pairs:
                 for _ in range(self.times):
                     x = self.multiply(x, w)
-            return x.float().numpy()
+            return x.double().numpy()
 
 
 def gigaflops(run: Callable[[], object], flops: int, options: argparse.Namespace) -> Callable[[], float]:
@@ -170,12 +172,13 @@ def compare(problem: Problem, options: argparse.Namespace) -> dict[str, object]:
     import numpy as np
 
     runs: dict[str, Any] = {"ours": Ours(problem, options.threads)}
-    if problem.dtype == "f32":
+    if problem.dtype in ("f32", "f64"):
         runs["numpy"] = Numpy(problem)
     if importlib.util.find_spec("torch") is not None:
         runs["torch"] = Torch(problem, options.threads)
     results = {name: np.asarray(own.run(), np.float64) for name, own in runs.items()}
-    tolerance = {"f32": 1e-4, "f16": 2e-3, "bf16": 2e-2}[problem.dtype] * (1 if problem.weights else problem.count)
+    tolerances = {"f64": 1e-12, "f32": 1e-4, "f16": 2e-3, "bf16": 2e-2}
+    tolerance = tolerances[problem.dtype] * (1 if problem.weights else problem.count)
     for result in results.values():
         np.testing.assert_allclose(results["ours"], result, rtol=tolerance, atol=tolerance)
     flops = problem.flops * problem.count
@@ -195,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parses the command line, measures, and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--dtype", default="f32", choices=["f32", "f16", "bf16"])
+    parser.add_argument("--dtype", default="f32", choices=["f64", "f32", "f16", "bf16"])
     parser.add_argument("--rows", type=int, nargs="*", default=ROWS, help="M of products with weights")
     parser.add_argument("--cubes", type=int, nargs="*", default=CUBES, help="M = N = K of products of activations")
     parser.add_argument("--batches", type=int, nargs="*", default=[8], help="batched products of 128 x 64 x 128")

@@ -14,6 +14,7 @@ from rlx_mlir.codegen.program import ELEMENTWISE
 
 __all__ = [
     "COMPARISONS",
+    "PEAK",
     "REDUCTIONS",
     "ColumnLoop",
     "Graph",
@@ -32,12 +33,16 @@ __all__ = [
 Role = Literal["row", "vector", "scalar", "periodic", "table", "pos", "tied"]
 FLOATS = ("f32", "f16", "bf16")
 COMPARISONS = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+PEAK = "peak"
+"""The maximum of a softmax, which NaN may go through or not: exponentials of NaN make all of its results NaN."""
+
 REDUCTIONS: dict[str, tuple[str, str, float]] = {
     "sum": ("arith.addf", "add", 0.0),
     "mean": ("arith.addf", "add", 0.0),
     "prod": ("arith.mulf", "mul", 1.0),
     "max": ("arith.maximumf", "maximumf", float("-inf")),
     "min": ("arith.minimumf", "minimumf", float("inf")),
+    PEAK: ("arith.maximumf", "maximumf", float("-inf")),
 }
 CHEAP = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 """What a later loop computes again rather than loads, up to a depth of 2."""
@@ -166,6 +171,14 @@ class Node:
 
     def __post_init__(self) -> None:
         self.level = max((node.level for node in self.inputs), default=0) + (self.kind in ("reduce", "rope"))
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it is an exponential of a softmax, which is at most 1."""
+        if self.op != "exp" or self.inputs[0].op != "sub":
+            return False
+        peak = self.inputs[0].inputs[1]
+        return peak.kind == "reduce" and peak.op == PEAK
 
     @property
     def cheap_depth(self) -> int:
@@ -373,13 +386,14 @@ class Graph:
 
     def _reduction(self, operands: Sequence[Node | None], attributes: Mapping[str, object]) -> Node:
         kind = str(attributes.get("kind"))
-        if kind not in REDUCTIONS:
-            raise UnsupportedByTemplate(f"expects kind in {', '.join(REDUCTIONS)}, but got {kind}")
+        if kind not in REDUCTIONS or kind == PEAK:
+            known = ", ".join(own for own in REDUCTIONS if own != PEAK)
+            raise UnsupportedByTemplate(f"expects kind in {known}, but got {kind}")
         return self._reduce(kind, _present(operands, 0))
 
     def _softmax(self, operands: Sequence[Node | None], attributes: Mapping[str, object]) -> Node:
         x = _present(operands, 0)
-        weight = self._map("exp", self._map("sub", x, self._reduce("max", x)))
+        weight = self._map("exp", self._map("sub", x, self._reduce(PEAK, x)))
         inverse = self._map("div", self._number(1.0), self._reduce("sum", weight))
         return self._map("mul", weight, inverse)
 

@@ -145,10 +145,13 @@ def _onnxruntime(workload: Workload, threads: int) -> Runner:
 
 def _onnx_model(workload: Workload) -> bytes:
     """The workload in ONNX, with its params as initialisers."""
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import helper, numpy_helper
 
     def node(kind: str, inputs: str, output: str, domain: str = "", **attributes: Any) -> Any:
         return helper.make_node(kind, inputs.split(), [output], domain=domain, **attributes)
+
+    def value(name: str, array: np.ndarray) -> Any:
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
     def linear(output: str) -> list[Any]:
         return [node("MatMul", "x w", "p"), node("BiasGelu", "p b", output, domain="com.microsoft")]
@@ -185,8 +188,8 @@ def _onnx_model(workload: Workload) -> bytes:
     graph = helper.make_graph(
         nodes,
         workload.kind,
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, a.shape) for n, a in workload.inputs.items()],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, workload.reference().shape)],
+        [value(name, array) for name, array in workload.inputs.items()],
+        [value("y", workload.reference())],
         [numpy_helper.from_array(array, name) for name, array in workload.params.items()],
     )
     opset = 23 if "attention" in workload.kind else 17

@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class Workload:
         kind: gemm, linear, mlp, gelu_mlp, attention, self_attention, rms_norm, layer_norm or softmax: what rivals look
             at.
         sizes: its numbers, by name.
-        inputs, params: arrays of f32, by name; params are what stays the same between calls.
+        inputs, params: arrays of f32, or of f16 where the name ends so, by name; params are what stays the same between
+            calls.
         build: makes the graph, with inputs and then params of these names, and the result `y`.
         reference: the result in numpy.
     """
@@ -144,33 +146,37 @@ def _self_attention(heads: int, tokens: int, head_dim: int) -> Workload:
     return Workload(name, "self_attention", sizes, {"q": q, "k": k, "v": v}, {}, build, reference)
 
 
-def _attention(queries: int, keys: int, heads: int, kv_heads: int, head_dim: int) -> Workload:
+def _attention(
+    queries: int, keys: int, heads: int, kv_heads: int, head_dim: int, element: Literal["f32", "f16"] = "f32"
+) -> Workload:
     """Causal; the last query sees the last key."""
-    q = _random(1, queries, heads * head_dim)
-    k, v = _random(1, keys, kv_heads * head_dim), _random(1, keys, kv_heads * head_dim)[:, ::-1].copy()
+    dtype = DTYPES[element]
+    q = _random(1, queries, heads * head_dim).astype(dtype)
+    k = _random(1, keys, kv_heads * head_dim).astype(dtype)
+    v = k[:, ::-1].copy()
 
     def build() -> GraphModule:
         from rlx_mlir.hir import GraphModule
 
         graph = GraphModule.mir("attention")
-        values = [graph.input(name, array.shape) for name, array in (("q", q), ("k", k), ("v", v))]
+        values = [graph.input(name, array.shape, element) for name, array in (("q", q), ("k", k), ("v", v))]
         result = graph.attention(*values, num_heads=heads, num_kv_heads=kv_heads, head_dim=head_dim, mask_kind="causal")
         graph.set_outputs({"y": result})
         return graph
 
     def reference() -> Array:
         def split(x: Array, count: int) -> Array:
-            parts = x[0].reshape(x.shape[1], count, head_dim).transpose(1, 0, 2)
+            parts = x[0].astype(np.float32).reshape(x.shape[1], count, head_dim).transpose(1, 0, 2)
             return parts.repeat(heads // count, axis=0)
 
         scores = split(q, heads) @ split(k, kv_heads).swapaxes(-1, -2) / np.float32(math.sqrt(head_dim))
         visible = np.arange(keys) <= np.arange(queries)[:, None] + keys - queries
         attended = softmax(np.where(visible, scores, -np.inf)) @ split(v, kv_heads)
-        found: Array = attended.transpose(1, 0, 2).reshape(q.shape).astype(np.float32)
+        found: Array = attended.transpose(1, 0, 2).reshape(q.shape).astype(dtype)
         return found
 
     sizes = {"queries": queries, "keys": keys, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
-    name = f"attention-{queries}x{keys}"
+    name = f"attention-{queries}x{keys}{'' if element == 'f32' else '-' + element}"
     return Workload(name, "attention", sizes, {"q": q, "k": k, "v": v}, {}, build, reference)
 
 
@@ -221,6 +227,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "mlp-128x576x1536": lambda: _mlp(128, 576, 1536),
     "attention-1x512": lambda: _attention(1, 512, 9, 3, 64),
     "attention-128x128": lambda: _attention(128, 128, 9, 3, 64),
+    "attention-2048x2048-f16": lambda: _attention(2048, 2048, 9, 3, 64, "f16"),
     "rms_norm-128x576": lambda: _norm("rms_norm", 128, 576),
     "layer_norm-128x576": lambda: _norm("layer_norm", 128, 576),
     "softmax-128x1024": lambda: _softmax(128, 1024),

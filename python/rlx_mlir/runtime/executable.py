@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from bisect import bisect_left
 from collections import defaultdict
@@ -41,9 +42,15 @@ _NOWHERE = np.zeros(64, np.uint8)
 
 def empty_aligned(shape: Sequence[int], dtype: np.dtype) -> Array:
     """An uninitialised array whose data starts at a multiple of 64 bytes."""
-    raw = np.empty(math.prod(shape) * dtype.itemsize + 64, np.uint8)
-    aligned: Array = np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
-    return aligned
+    return _placed_array(shape, dtype, math.prod(shape) * dtype.itemsize)[0]
+
+
+def _placed_array(shape: Sequence[int], dtype: np.dtype, size: int) -> tuple[Array, int]:
+    """An uninitialised array of so many bytes, whose data starts at a multiple of 64, and where that is."""
+    raw = np.empty(size + 64, np.uint8)
+    start = address_of(raw)
+    offset = -start % 64
+    return np.ndarray(shape, dtype, raw, offset), start + offset
 
 
 @dataclass(frozen=True)
@@ -268,7 +275,28 @@ class Executable:
         where sizes with one symbol differ, where a size exceeds its declared maximum, or where positions name rows that
         a table or cache doesn't have. Raises StageError where parameters aren't set yet.
         """
+        if outputs is None and not donate and (results := self._run_plain(inputs)) is not None:
+            return results
         return self._arrange(inputs, {} if outputs is None else outputs, donate)()
+
+    def _run_plain(self, inputs: Mapping[str, object]) -> dict[str, Array] | None:
+        """A call whose sizes all are numbers, on arrays that can be read as they are; None for any other one, of which
+        nothing was done. A small kernel takes a few microseconds, as long as all checks of a call."""
+        bound, plain = self._bound, self._plain
+        if bound is None or plain is None or type(inputs) is not dict or len(inputs) != len(plain[0]):
+            return None
+        addresses = []
+        for name, shape, dtype in plain[0]:
+            value = inputs.get(name)
+            if type(value) is not np.ndarray or value.shape != shape or value.dtype != dtype or not _is_readable(value):
+                return None
+            addresses.append(address_of(value))
+        results, into = {}, []
+        for name, shape, dtype, size in plain[1]:
+            results[name], start = _placed_array(shape, dtype, size)
+            into.append(start)
+        self._plan.run(addresses, bound.addresses, into, [])
+        return results
 
     @located
     def bind(
@@ -359,6 +387,21 @@ class Executable:
     @cached_property
     def _input_names(self) -> frozenset[str]:
         return frozenset(spec.name for spec in self.inputs)
+
+    @cached_property
+    def _plain(self) -> tuple[list[tuple[str, Any, np.dtype]], list[tuple[str, Any, np.dtype, int]]] | None:
+        """Names, shapes and types of the inputs, and of the outputs, with their bytes, where those are all that a call
+        depends on."""
+        artifact = self.artifact
+        if artifact.symbols or artifact.conditions or any(spec.tied is not None for spec in self.outputs):
+            return None
+        read = [(spec.name, spec.shape, DTYPES[spec.dtype]) for spec in self.inputs]
+        written = [(spec.name, tuple(spec.shape), DTYPES[spec.dtype]) for spec in self.outputs]
+        if any(isinstance(size, str) for _, shape, _ in (*read, *written) for size in shape):
+            return None
+        return read, [
+            (name, shape, dtype, math.prod(map(int, shape)) * dtype.itemsize) for name, shape, dtype in written
+        ]
 
     @cached_property
     def _parameter_numbers(self) -> dict[str, int]:
@@ -621,8 +664,14 @@ def check_output(spec: BufferSpec, array: object, shape: tuple[int, ...]) -> Non
 
 
 def address_of(array: Array) -> int:
-    """Where an array starts, or some address where it has no elements."""
-    return int(array.ctypes.data if array.size else _NOWHERE.ctypes.data)
+    """Where a contiguous array starts, or some address where it has no elements."""
+    if not array.size:
+        return int(_NOWHERE.ctypes.data)
+    try:
+        # A quarter of the time of numpy's `ctypes`, which each call takes for every array.
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # of memory that is read-only, and of types that Python's buffers don't know
+        return int(array.ctypes.data)
 
 
 def _listed(shape: Sequence[int | str]) -> str:

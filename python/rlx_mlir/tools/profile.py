@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlx_mlir.activations import way_of
 from rlx_mlir.errors import InputError
 from rlx_mlir.paths import write_output
 from rlx_mlir.tools.loading import Loading, loads_model

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rlx_mlir.activations import way_of
 from rlx_mlir.tools.loading import Loading, loads_model
 from rlx_mlir.tools.options import JsonOption, by_symbol, positive_numbers, print_json, progress, read_arrays, refuse
 

@@ -17,8 +17,9 @@
 //    ON-LABEL: func private @softmax_0.body(
 //     ON-SAME:   memref<?x33x20xf32>, %{{.+}}: memref<?x33x20xf32>, %{{.+}}: index, %{{.+}}: index, %[[SCRATCH:.+]]: memref<?xi8>) attributes {mir.template = "norm"}
 //          ON:   memref.view %[[SCRATCH]]{{.+}} to memref<33x16xf32>
-//  ON-COUNT-2:   arith.maximumf {{.+}} : vector<8xf32>
-//          ON:   math.exp
+//  ON-COUNT-2:   arith.cmpf ogt, {{.+}} : vector<8xf32>
+//          ON:   vector.fma {{.+}} : vector<8xf32>
+//          ON:   arith.shli {{.+}} : vector<8xi32>
 
 /// A product of the norm with gamma, then beta, from rows of their own: operands in the order of the operation.
 //    ON-LABEL: func private @rms_norm_0.body(

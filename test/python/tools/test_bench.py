@@ -20,6 +20,7 @@ from rlx_mlir.errors import ExecutionError, InputError, UnsupportedError
 from rlx_mlir.measure import bench, models, rivals, shapes, workloads
 from rlx_mlir.measure.bench import Request
 from rlx_mlir.measure.models import Setting
+from rlx_mlir.tools.options import Device
 from rlx_mlir.measure.rivals import RIVALS, Rival
 from rlx_mlir.models.model import ACTIVATIONS
 from rlx_mlir.tools import bench as command
@@ -27,7 +28,13 @@ from rlx_mlir.tools import bench as command
 KERNEL_RIVALS = [name for name, rival in RIVALS.items() if rival.prepare is not None]
 
 #: Others of their kinds are tested.
-ALIKE = ("gemm-128x1536x576", "gemm-512x512x512", "mlp-128x576x1536", "layer_norm-128x576")
+ALIKE = (
+    "gemm-128x1536x576",
+    "gemm-512x512x512",
+    "mlp-128x576x1536",
+    "layer_norm-128x576",
+    "attention-2048x2048-f16",
+)
 
 
 @pytest.fixture(autouse=True)

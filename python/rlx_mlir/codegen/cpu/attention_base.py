@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
 from rlx_mlir.codegen.specs.attention import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, score_unit
 
+from .exponentials import larger
 from .kernel import Scratch
 from .target import Target, rounded
 
@@ -181,7 +182,7 @@ class Schedule:
 
     def larger(self, new: Value, running: Value) -> Value:
         """max without NaN handling (one instruction): a NaN score is dropped here and comes back through its exp."""
-        return self.em.select(self.em.cmpf("ogt", new, running), new, running)
+        return larger(self.em, new, running)
 
     def finite_maximum(self, maximum: Value) -> Value:
         """0 where no key was visible so far: exp(-inf - 0) is 0, while exp(-inf - -inf) would be NaN."""

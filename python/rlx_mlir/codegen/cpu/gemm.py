@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec, with_element
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.tuning.cpu import SHARED
 
@@ -27,18 +27,33 @@ from .gemm_packed import (
     tile_groups,
     tile_rows,
 )
-from .kernel import Accumulators, Product, RowReader, Scratch, add_products, row_count, write_kernel
+from .kernel import (
+    Accumulators,
+    Product,
+    RowReader,
+    Scratch,
+    add_products,
+    line_columns,
+    row_count,
+    write_kernel,
+)
 from .panels import PANEL_ROWS
 from .registry import Generator
-from .target import ELEMENT_BITS, Target
+from .target import ELEMENT_BITS, Target, wide_type
 
 __all__ = ["Matrix", "column_reader", "copy_columns", "copy_transposed", "gemm_dense", "transpose"]
 
-SMALL_ELEMENTS = 8192
-"""A weight of at most so many elements stays in the nearest cache: its columns are read where they are."""
+SMALL_BYTES = 32768
+"""A weight of at most so many bytes as f32, or f64, stays in the nearest cache: its columns are read where they are."""
 
 FEW_VECTORS = 4
-"""Vectors of columns, or rows of a transposed weight, that few rows are multiplied with at once."""
+"""Vectors of columns that a unit of few rows has; rows of a transposed weight that they are multiplied with at once."""
+
+FEW_FACTORS = 8
+"""Elements of x whose products with rows of a weight are added to a vector of sums at once."""
+
+FEW_BYTES = 16384
+"""Sums of few rows that wait while rows of weights are read: they stay in the nearest cache."""
 
 
 def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False) -> str:
@@ -48,10 +63,11 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     outputs [..., N]; all of the product's element type. Units are groups of neighbouring columns.
     """
     weights = product.program.accumulators
-    few = product.rows is not None and product.rows <= FEW_ROWS
-    lanes = target.lanes("f32")
+    few, rows = product.rows is not None and product.rows <= FEW_ROWS, max(product.rows or 0, 1)
+    wide = wide_type(product.element)
+    lanes, line = target.lanes(wide), line_columns(wide)
     if not few:
-        columns = panels_per_unit(target, weights) * PANEL_ROWS
+        columns = panels_per_unit(target, weights) * line
     else:
         columns = PANEL_ROWS if transpose_rhs else FEW_VECTORS * lanes
     shape = (product.n, product.k) if transpose_rhs else (product.k, product.n)
@@ -62,13 +78,15 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     ]
     groups = tile_groups(target, weights)
     block = block_length(product.k, 32)
-    direct = not transpose_rhs and product.n * product.k <= SMALL_ELEMENTS
+    together = 0 if transpose_rhs else max(1, FEW_BYTES * 8 // (columns * weights * rows * ELEMENT_BITS[wide]))
+    direct = not transpose_rhs and product.n * product.k * ELEMENT_BITS[wide] <= 8 * SMALL_BYTES
 
     def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value | None]:
         reader = row_reader(em, target, product, scratch, few, block)
         if few:
-            return Accumulators(em, target, product, columns, scratch, product.rows or 0), reader, None
-        part = scratch.take([0 if direct else len(groups), block, len(groups[0]) * PANEL_ROWS], "f32")
+            return Accumulators(em, target, product, columns, scratch, max(together, 1) * rows), reader, None
+        shape = [0 if direct else len(groups), block, len(groups[0]) * line]
+        part = scratch.take(shape, wide, ELEMENT_BITS[wide] // 8)
         count = row_count(em, values[0]) if block < product.k else tile_rows(target)[0]
         return Accumulators(em, target, product, columns, scratch, count), reader, part
 
@@ -79,27 +97,23 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
         dense = values[1 : 1 + weights]
         if part is None:
             reader.bind(em.rows(values[0]), 0, product.rows or 0, 0, product.k, whole=product.k % lanes == 0)
-            multiply = _few_transposed if transpose_rhs else _few_rows
-            with em.loop(begin, end, hint="unit") as unit:
-                for i, weight in enumerate(dense):
-                    multiply(em, target, product, reader, weight, unit.iv, i * columns, accumulators)
-                accumulators.finish(values[1 + weights :], outputs, unit.iv, 0, product.rows or 0)
+            _few_units(target, product, values, outputs, (begin, end), together, (accumulators, reader))
             return
 
         def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
             if direct:
-                starts = [(dense[weight], unit * columns + PANEL_ROWS * p) for weight, p in groups[g]]
+                starts = [(dense[weight], unit * columns + line * p) for weight, p in groups[g]]
                 readers = [
-                    column_reader(em, target, product.n, 2 * PANEL_ROWS, weight, start + i)
+                    column_reader(em, target, product.n, 2 * line, weight, start + i)
                     for weight, start in starts
-                    for i in range(0, PANEL_ROWS, lanes)
+                    for i in range(0, line, lanes)
                 ]
                 return lambda k, v: readers[v](k)
             copy = copy_transposed if transpose_rhs else copy_columns
             for p, (weight, position) in enumerate(groups[g]):
-                first = unit * columns + position * PANEL_ROWS
+                first = unit * columns + position * line
                 matrix = Matrix(dense[weight], product.n, product.k)
-                copy(em, target, matrix, first, (k0, k1), decoded, (g, p * PANEL_ROWS))
+                copy(em, target, matrix, first, (k0, k1), decoded, (g, p * line))
             return None
 
         parts = (accumulators, reader, part)
@@ -128,11 +142,14 @@ def _divides(whole: int, n: Index) -> bool:
 def column_reader(
     em: Emitter, target: Target, n: Index, whole: int, weight: Value, column: Index
 ) -> Callable[[Index], Value]:
-    """Loads of w[k, column ...] as f32, zeros beyond N; masked only if units of `whole` columns don't divide N."""
-    type = with_element(target.vector("f32"), element_of(weight.type))
+    """Loads of w[k, column ...] as f32 (f64 of f64), zeros beyond N; masked only if units of `whole` columns don't
+    divide N."""
+    element = element_of(weight.type)
+    lanes = target.lanes(wide_type(element))
+    type = vec(lanes, element)
     if _divides(whole, n):
         return lambda k: target.widen(em, em.vload(weight, [k, column], type))
-    mask = _column_mask(em, n, column, target.lanes("f32"))
+    mask = _column_mask(em, n, column, lanes)
     return lambda k: target.widen(em, em.masked_load(weight, [k, column], mask, em.zero(type)))
 
 
@@ -158,11 +175,10 @@ def copy_columns(
     decoded: Value,
     to: tuple[Index, int],
 ) -> None:
-    """w[k, first : first + 16] into decoded[g, k - k0, column ...], (g, column) = to."""
-    lanes = target.lanes("f32")
-    readers = [
-        column_reader(em, target, weight.n, 2 * PANEL_ROWS, weight.data, first + i) for i in range(0, PANEL_ROWS, lanes)
-    ]
+    """w[k, first : first + line] into decoded[g, k - k0, column ...], (g, column) = to; line: `line_columns`."""
+    wide = wide_type(element_of(weight.data.type))
+    lanes, line = target.lanes(wide), line_columns(wide)
+    readers = [column_reader(em, target, weight.n, 2 * line, weight.data, first + i) for i in range(0, line, lanes)]
     with em.loop(*ks, hint="k") as k:
         row = weight.base + k.iv
         for v, read in enumerate(readers):
@@ -190,9 +206,10 @@ def copy_transposed(
     decoded: Value,
     to: tuple[Index, int],
 ) -> None:
-    """w[first : first + 16, k] into decoded[g, k - k0, column ...]; rows beyond N repeat the last one."""
-    lanes = target.lanes("f32")
-    stored = with_element(target.vector("f32"), element_of(weight.data.type))
+    """w[first : first + line, k] into decoded[g, k - k0, column ...]; rows beyond N repeat the last one."""
+    element = element_of(weight.data.type)
+    lanes, line = target.lanes(wide_type(element)), line_columns(wide_type(element))
+    stored = vec(lanes, element)
     k0, k1 = ks
     # A block of K is a multiple of `lanes` unless it is the last one.
     whole = weight.k is not None and weight.k % lanes == 0
@@ -200,10 +217,10 @@ def copy_transposed(
 
     def row_of(i: Index) -> Index:
         row = first + i
-        inside = row if _divides(2 * PANEL_ROWS, weight.n) else em.imin(row, weight.n - 1)
+        inside = row if _divides(2 * line, weight.n) else em.imin(row, weight.n - 1)
         return weight.base + inside
 
-    with em.loop(0, PANEL_ROWS, lanes, hint="row") as group:
+    with em.loop(0, line, lanes, hint="row") as group:
         rows = [row_of(group.iv + i) for i in range(lanes)]
         with em.loop(k0, main, lanes, hint="k") as k:
             square = [target.widen(em, em.vload(weight.data, [row, k.iv], stored)) for row in rows]
@@ -211,7 +228,7 @@ def copy_transposed(
                 at = k.iv - k0 + j
                 em.vstore(column, decoded, [to[0], at, group.iv + to[1]])
     if not whole:
-        with em.loop(0, PANEL_ROWS, hint="row") as one, em.loop(main, k1, hint="k") as k:
+        with em.loop(0, line, hint="row") as one, em.loop(main, k1, hint="k") as k:
             value = target.widen(em, em.load(weight.data, [row_of(one.iv), k.iv]))
             em.store(value, decoded, [to[0], k.iv - k0, one.iv + to[1]])
 
@@ -219,46 +236,72 @@ def copy_transposed(
 # -- few rows ---------------------------------------------------------------------------------------------------------
 
 
+def _few_units(
+    target: Target,
+    product: Product,
+    values: Sequence[Value],
+    outputs: Sequence[Value],
+    bounds: tuple[Value, Value],
+    together: int,
+    parts: tuple[Accumulators, RowReader],
+) -> None:
+    """Computes units [begin, end) of all rows. together: units whose columns are read side by side; 0 for weights
+    [N, K]."""
+    accumulators, reader = parts
+    em, rows, weights = accumulators.em, product.rows or 0, product.program.accumulators
+    with em.loop(*bounds, max(together, 1), hint="span") as span:
+        count: Index = 1
+        if together:
+            count = em.imin(bounds[1] - span.iv, together)
+            _few_rows(em, target, product, reader, values[1 : 1 + weights], (span.iv, count), accumulators)
+        else:
+            for i, weight in enumerate(values[1 : 1 + weights]):
+                _few_transposed(em, target, product, reader, weight, span.iv, i * accumulators.columns, accumulators)
+        with em.loop(0, count, hint="unit") as unit:
+            accumulators.finish(values[1 + weights :], outputs, span.iv + unit.iv, 0, rows, unit.iv * rows)
+
+
 def _few_rows(
     em: Emitter,
     target: Target,
     product: Product,
     x: RowReader,
-    weight: Value,
-    unit: Value,
-    column: int,
+    weights: Sequence[Value],
+    units: tuple[Index, Index],
     accumulators: Accumulators,
 ) -> None:
-    """All rows times the unit's columns of w [K, N], along k in order."""
-    lanes, type = target.lanes("f32"), target.vector("f32")
-    width, nbytes = FEW_VECTORS * lanes, ELEMENT_BITS[product.element] // 8
-    start = unit * width
-    starts = [start + v * lanes for v in range(FEW_VECTORS)]
-    readers = [column_reader(em, target, product.n, width, weight, at) for at in starts]
-    total = product.rows or 0
-    group = row_group(target)
+    """All rows times the columns of some units of each w [K, N], along k in order; a unit's sums begin at row
+    `unit - first unit` * M.
 
-    def step(k: Index, rows: range, sums: list[list[Value]]) -> list[list[Value]]:
-        values = [read(k) for read in readers]
-        return add_products(em, target, (em.broadcast(x.load(row, k), type) for row in rows), values, sums)
+    Memory delivers rows of w fastest in the order in which they lie: some rows at a time, over all of the columns. Sums
+    wait in the nearest cache meanwhile.
+    """
+    lanes, type, rows = accumulators.lanes, accumulators.type, product.rows or 0
+    first, count = units
+    depth = FEW_FACTORS // max(rows, 1)
+    main = product.k - product.k % depth
 
-    for first in range(0, total, group):
-        rows = range(first, min(first + group, total))
-        main = product.k - product.k % 4
-        with em.loop(0, main, 4, [[em.zero(type)] * FEW_VECTORS] * len(rows), hint="k") as loop:
-            sums = loop.carry
-            for u in range(4):
-                at = loop.iv + u
-                for line in range(0, nbytes * width, 64):
-                    em.prefetch(weight, [at + 16, start + line // nbytes])
-                sums = step(at, rows, sums)
-            loop.yield_(sums)
-        sums = loop.result
-        for k in range(main, product.k):
-            sums = step(k, rows, sums)
-        for row, own in zip(rows, sums, strict=True):
-            for v, value in enumerate(own):
-                em.vstore(value, accumulators.data, [row, column + v * lanes])
+    def over_columns(ks: Sequence[Index]) -> None:
+        factors = [[em.broadcast(x.load(row, k), type) for row in range(rows)] for k in ks]
+        for i, weight in enumerate(weights):
+            with em.loop(0, count, hint="unit") as unit:
+                start = (unit.iv + first) * accumulators.columns
+                for v in range(0, accumulators.columns, lanes):
+                    read = column_reader(em, target, product.n, accumulators.columns, weight, start + v)
+                    at: list[list[Index]] = [
+                        [unit.iv * rows + row, i * accumulators.columns + v] for row in range(rows)
+                    ]
+                    sums = [[em.vload(accumulators.data, place, type)] for place in at]
+                    for k, own in zip(ks, factors, strict=True):
+                        sums = add_products(em, target, own, [read(k)], sums)
+                    for place, (total,) in zip(at, sums, strict=True):
+                        em.vstore(total, accumulators.data, place)
+
+    accumulators.clear(count * rows)
+    with em.loop(0, main, depth, hint="k") as k:
+        over_columns([k.iv + u for u in range(depth)])
+    if main < product.k:
+        over_columns(range(main, product.k))
 
 
 def _few_transposed(
@@ -272,7 +315,7 @@ def _few_transposed(
     accumulators: Accumulators,
 ) -> None:
     """All rows times 16 rows of w [N, K]: dot products along vectors of k."""
-    lanes, type = target.lanes("f32"), target.vector("f32")
+    lanes, type = accumulators.lanes, accumulators.type
     stored = with_element(type, product.element)
     total = product.rows or 0
     group = row_group(target)

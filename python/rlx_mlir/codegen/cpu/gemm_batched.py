@@ -2,8 +2,8 @@
 """Products of two activations: batches that broadcast, and sizes of which any may be dynamic.
 
 A unit is a block of rows times a block of columns of one batch element: the block of the right operand is copied into
-scratch, as f32, and multiplied with register tiles. Every output is one chain of operations along K, whatever the
-batch, the tiles and the units are.
+scratch, as f32 (f64 of f64), and multiplied with register tiles. Every output is one chain of operations along K,
+whatever the batch, the tiles and the units are.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from .gemm import Matrix, column_reader, copy_columns, copy_transposed
 from .gemm_amx import COLUMNS, ROWS, SIDE, NarrowTiles, copy_pairs
 from .gemm_amx import ROW_BLOCK as AMX_ROW_BLOCK
 from .gemm_packed import FEW_ROWS, K_BLOCK, block_length, has_few_rows, multiply_tile, tile_rows
-from .kernel import Accumulators, RowReader, Scratch, row_tiles, write_kernel
-from .panels import PANEL_ROWS
+from .kernel import Accumulators, RowReader, Scratch, line_columns, need_floats, row_tiles, write_kernel
 from .registry import Generator
-from .target import Target
+from .target import ELEMENT_BITS, Target, wide_type
 
 __all__ = ["ROW_BLOCK", "SHARED_ELEMENTS", "BatchedProduct", "Place", "Sizes", "gemm_batched", "uses_tiles"]
 
@@ -50,7 +49,7 @@ class BatchedProduct:
 
     Batch sizes broadcast where an operand's type says 1; two dynamic ones are equal. None stands for a dynamic size.
     The program's arguments are of the output's shape, [N], or one element.
-    element: type of all operands and outputs: f32, f16 or bf16. Products and program are f32 in each case.
+    element: type of all operands and outputs: f64, f32, f16 or bf16. Products and program are f64 for f64, else f32.
     operand_order: as for `Product`.
     """
 
@@ -64,8 +63,7 @@ class BatchedProduct:
     transpose_rhs: bool = False
 
     def __post_init__(self) -> None:
-        if self.element not in ("f32", "f16", "bf16"):
-            raise UnsupportedByTemplate(f"{self.name}: products of {self.element} have no template")
+        need_floats(self.name, self.element)
         if len(self.x_shape) < 2 or len(self.w_shape) < 2 or 0 in (*self.x_shape, *self.w_shape):
             shapes = f"they are {self.x_shape} and {self.w_shape}"
             raise UnsupportedByTemplate(
@@ -287,9 +285,11 @@ class _Blocks:
     def __init__(self, target: Target, product: BatchedProduct) -> None:
         self.target, self.product = target, product
         self.weights = product.program.accumulators
-        self.lanes = target.lanes("f32")
+        self.wide = wide_type(product.element)
+        self.lanes = target.lanes(self.wide)
         self.tiles = tile_rows(target)
-        self.columns = 2 * PANEL_ROWS if target.vector_bits == 512 else PANEL_ROWS
+        self.line = line_columns(self.wide)
+        self.columns = 2 * self.line if target.vector_bits == 512 else self.line
         self.vectors = self.columns // self.lanes
         self.block = K_BLOCK if product.k is None else block_length(product.k, 32)
         self.blocked = product.k is None or self.block < product.k
@@ -304,7 +304,8 @@ class _Blocks:
     def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value]:
         """Takes the scratch memory."""
         reader = RowReader(em, self.target, self.product.element, scratch, self.tiles[0], self.block)
-        copied = scratch.take([0 if self.direct else self.weights, self.block, self.columns], "f32")
+        shape = [0 if self.direct else self.weights, self.block, self.columns]
+        copied = scratch.take(shape, self.wide, ELEMENT_BITS[self.wide] // 8)
         rows = ROW_BLOCK if self.blocked else self.tiles[0]
         return Accumulators(em, self.target, self.product, self.columns, scratch, rows), reader, copied
 
@@ -359,12 +360,12 @@ class _Unit:
         row_tiles(self.em, self.place.rows, self.kernel.tiles, tile)
 
     def _copy(self, k0: Index, k1: Index) -> None:
-        """Copies the right operands' block of rows and columns to scratch memory, as f32."""
+        """Copies the right operands' block of rows and columns to scratch memory, as what is computed in."""
         kernel, em = self.kernel, self.em
         write = copy_transposed if kernel.product.transpose_rhs else copy_columns
         for i, weight in enumerate(self.dense):
             matrix = Matrix(weight, self.sizes.n, kernel.product.k, self.place.base)
-            for part in range(0, kernel.columns, PANEL_ROWS):
+            for part in range(0, kernel.columns, kernel.line):
                 write(em, kernel.target, matrix, self.column + part, (k0, k1), self.parts[2], (i, part))
 
     def _loads(self, i: int, k0: Index) -> Callable[[Index, int], Value]:

@@ -14,7 +14,7 @@ import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
+from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.codegen.structures import flatten, mapped
 from rlx_mlir.tuning.cpu import SHARED
@@ -110,7 +110,7 @@ def exact_gemm(
     """The tiled product: for every unit, and every block of K, decode each group, then tiles over all rows, or one row.
 
     operands: x, weights, arguments; `parts`, in scratch: products, rows of x as f32 if x is narrower, and decoded
-    weights [groups, block, columns].
+    weights [groups, block, columns], of the products' type.
     decode(unit, group, first k, end of k, scratch) makes a group's elements ready in scratch, or returns a function
     (k, vector) that loads them from where they are.
     """
@@ -122,8 +122,8 @@ def exact_gemm(
     sizes = tile_rows(target) if row is None else (1,)
     block = block_length(product.k, step)
     blocked = block < product.k
-    lanes = target.lanes("f32")
-    group_columns = len(groups[0]) * PANEL_ROWS
+    lanes = accumulators.lanes
+    group_columns = shape_of(decoded.type)[-1] or 0
     vectors = group_columns // lanes
     loads: list[Callable[[Index, int], Value] | None] = []
 
@@ -499,7 +499,8 @@ def _few_float(
 
     zeros = [[em.zero(type)] * len(columns)] * size
     main = product.k - product.k % unroll
-    ahead = target.choices.ahead(PREFETCH_BYTES)
+    # Floats take so few operations that asking for lines would hold them up; processors find such streams themselves.
+    ahead = target.choices.ahead(0)
     with em.loop(0, main, unroll, [zeros] * unroll, hint="k") as loop:
         for panel in panels if ahead else ():
             panel.prefetch(panel.at(loop.iv), ahead, unroll * panel.layout.block_bytes)

@@ -15,7 +15,7 @@ from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.codegen.specs.products import argument_buffers, known_product, result_buffers
 
 from . import UnsupportedByTemplate
-from .target import Target, rounded
+from .target import ELEMENT_BITS, Target, rounded, wide_type
 
 __all__ = [
     "SHARED",
@@ -25,6 +25,8 @@ __all__ = [
     "RowReader",
     "Scratch",
     "add_products",
+    "line_columns",
+    "need_floats",
     "row_count",
     "row_tiles",
     "write_kernel",
@@ -35,13 +37,24 @@ SHARED = f"memref<{2**62}xi8>"
 """Memory that all units of a call share: it has no size that code may ask for, as `NAME.shared` gave it."""
 
 
+def need_floats(name: str, element: str) -> None:
+    """Raises UnsupportedByTemplate where products are of a type that no template multiplies."""
+    if element not in ("f64", "f32", "f16", "bf16"):
+        raise UnsupportedByTemplate(f"{name}: products of {element} have no template")
+
+
+def line_columns(wide: str) -> int:
+    """Columns of dense weights that lie side by side once they are copied: 64 bytes of the type that is computed in."""
+    return 512 // ELEMENT_BITS[wide]
+
+
 @dataclass(frozen=True)
 class Product:
     """outputs = program(x W_0, x W_1, ..., arguments), with x [..., K] and every W_i giving N columns.
 
     x_shape: sizes of x, None where dynamic; K, the last one, is static. program.accumulators is the number of weights.
-    element: type of x, the arguments and the outputs: f32, f16 or bf16. Products and program are f32 in each case, and
-    outputs are rounded once.
+    element: type of x, the arguments and the outputs: f64, f32, f16 or bf16. Products and program are f64 for f64, else
+    f32, and outputs are rounded once.
     operand_order: the kernel's operand for each operand of the template (x or its quantised parts, weights, arguments),
     where that isn't simply the same order; one kernel operand may serve several.
     """
@@ -54,8 +67,7 @@ class Product:
     element: str = "f32"
 
     def __post_init__(self) -> None:
-        if self.element not in ("f32", "f16", "bf16"):
-            raise UnsupportedByTemplate(f"{self.name}: products of {self.element} have no template")
+        need_floats(self.name, self.element)
         if not self.x_shape or not self.x_shape[-1] or self.n < 1:
             shapes = f"x is {self.x_shape}, N is {self.n}"
             raise UnsupportedByTemplate(f"{self.name}: expects static K and N of at least 1, but {shapes}")
@@ -202,24 +214,27 @@ def row_tiles(
 
 
 class RowReader:
-    """Elements of x [M, K] as f32: where they are if they are f32, else widened into scratch, a few rows at a time."""
+    """Elements of x [M, K] as f32, or f64 of f64: where they are if they have that type, else widened into scratch, a
+    few rows at a time."""
 
     def __init__(self, em: Emitter, target: Target, element: str, scratch: Scratch, rows: Index, length: Index) -> None:
         self._em, self._target = em, target
         # Rows a power of two apart would share few sets of the cache.
-        self._wide = None if element == "f32" else scratch.take([rows, length + 16], "f32")
+        wide = wide_type(element)
+        self._lanes, self._type = target.lanes(wide), target.vector(wide)
+        self._wide = None if element == wide else scratch.take([rows, length + 16], wide)
         self._buffer = Value("%unbound", "")
         self._row: Index = 0
         self._k: Index = 0
 
     def bind(self, x: Value, first: Index, count: Index, k0: Index, k1: Index, *, whole: bool) -> None:
         """Makes x[first : first + count, k0:k1] what `load` reads; `whole` says that k1 - k0 is whole vectors."""
-        em, lanes = self._em, self._target.lanes("f32")
+        em, lanes = self._em, self._lanes
         if self._wide is None:
             self._buffer, self._row, self._k = x, first, 0
             return
         self._buffer, self._row, self._k = self._wide, 0, k0
-        narrow = with_element(self._target.vector("f32"), element_of(x.type))
+        narrow = with_element(self._type, element_of(x.type))
         main = k1 if whole else k1 - (k1 - k0) % lanes
         with em.loop(0, count, hint="row") as row:
             source = first + row.iv
@@ -238,7 +253,7 @@ class RowReader:
 
     def vload(self, row: Index, k: Index, mask: Value | None = None) -> Value:
         """A vector of elements from (first + row, k) on; zeros where `mask` isn't set."""
-        em, type = self._em, self._target.vector("f32")
+        em, type = self._em, self._type
         at = [self._row + row, k - self._k]
         if mask is None:
             return em.vload(self._buffer, at, type)
@@ -246,7 +261,9 @@ class RowReader:
 
 
 class Accumulators:
-    """The products of one unit, in scratch [rows, weights * columns] f32, and the program that turns them into outputs.
+    """The products of one unit, in scratch [rows, weights * columns], and the program that turns them into outputs.
+
+    Both are f32, or f64 where outputs are.
 
     The epilogue stands once in the code, in a loop over rows, whatever the tiles are: exp and erf are long.
     """
@@ -261,9 +278,10 @@ class Accumulators:
         rows: Index,
     ) -> None:
         self.em, self.target, self.product, self.columns = em, target, product, columns
-        self.type = target.vector("f32")
-        self.lanes = target.lanes("f32")
-        self.data = scratch.take([rows, columns * product.program.accumulators], "f32")
+        wide = wide_type(product.element)
+        self.type = target.vector(wide)
+        self.lanes = target.lanes(wide)
+        self.data = scratch.take([rows, columns * product.program.accumulators], wide, ELEMENT_BITS[wide] // 8)
 
     def clear(self, rows: Index) -> None:
         """Sets the first rows to zero."""

@@ -30,6 +30,7 @@ from rlx_mlir.codegen.structures import mapped
 from rlx_mlir.tuning.cpu import Knob
 
 from . import UnsupportedByTemplate
+from .exponentials import exp_below, larger
 from .kernel import Scratch, write_kernel
 from .registry import Generator
 from .sums import TURNS, add_each, with_loss
@@ -310,12 +311,12 @@ class _Columns:
         assert kept is not None
         lowest = [em.const(-math.inf, self._type)] * self.vectors
         with em.loop(0, self.sizes[0], 1, lowest, hint="row") as row:
-            row.yield_([em.maximumf(m, self._read_first(row.iv, vector)) for vector, m in enumerate(row.carry)])
+            row.yield_([larger(em, self._read_first(row.iv, vector), m) for vector, m in enumerate(row.carry)])
         largest = row.result
 
         def weigh(row: Index, vector: int, sums: Sequence[Value]) -> list[Value]:
             below = self._read(row, vector) - largest[vector]
-            weight = emit_elementwise(em, "exp", [below], self._type)
+            weight = exp_below(em, self.target, below)
             em.vstore(weight, kept, [row, self._column(vector)])
             return [sums[0] + weight]
 

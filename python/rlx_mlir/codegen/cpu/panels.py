@@ -49,10 +49,12 @@ def find_layout(scheme: str, k: int) -> PanelLayout:
 def panel_product(spec: ProductSpec, kind: str) -> Product | None:
     """The product of a kernel with weights in panels; None where it is of another kind.
 
-    Raises UnsupportedByTemplate where the weights lie otherwise.
+    Raises UnsupportedByTemplate where the weights lie otherwise, and for products of f64, which they don't decode to.
     """
     if spec.kind != kind:
         return None
+    if spec.element == "f64":
+        raise UnsupportedByTemplate(f"{spec.name}: products of f64 with packed weights have no template")
     product = Product.of(spec)
     if spec.layout != "panels":
         raise UnsupportedByTemplate(f"{spec.name}: the weight isn't in panels")

@@ -24,6 +24,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, v
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.row_graph import (
     COMPARISONS,
+    PEAK,
     REDUCTIONS,
     ColumnLoop,
     Graph,
@@ -39,10 +40,11 @@ from rlx_mlir.codegen.row_graph import (
 )
 
 from . import UnsupportedByTemplate
+from .exponentials import exp_below, larger, peak_of
 from .kernel import Scratch, write_kernel
 from .registry import Generator, as_it_is
 from .sums import TURNS, add_with_loss, with_loss
-from .target import Target, rounded
+from .target import ELEMENT_BITS, Target, rounded
 
 __all__ = ["Operand", "Result", "RowProgram", "Step", "emit_rows", "rounded"]
 
@@ -189,11 +191,14 @@ class _Kernel:
         """One loop over `width` columns: whole vectors, several at a time where sums would wait for each other."""
         em, lanes, reductions = self.em, self.lanes, plan.reductions
         whole, count = width // lanes, len(reductions)
+        fetches = any(node.is_weight for node in plan.kept)
         short = bool(reductions) and all(self.plan.is_short(node.inputs[0]) for node in reductions)
         unroll = 4 if short and whole >= 8 else 2 if short and whole >= 4 else 1
         wide = whole // unroll * unroll
 
         def step(base: Index, offset: int, used: int, sums: list[Value]) -> list[Value]:
+            if fetches and used == lanes:
+                self.fetch(base, offset)
             totals = [self.accumulate(node, x, base, offset, used) for node, x in zip(reductions, sums, strict=True)]
             at = base + offset
             for node in plan.kept:
@@ -236,17 +241,33 @@ class _Kernel:
             sums = rest
         for node, total in zip(reductions, sums, strict=True):
             kind = REDUCTIONS[node.op][1]
-            self.numbers[node] = em.reduce(kind, total, "reassoc" if kind in ("add", "mul") else "")
+            if node.op == PEAK:
+                self.numbers[node] = peak_of(em, total)
+            else:
+                self.numbers[node] = em.reduce(kind, total, "reassoc" if kind in ("add", "mul") else "")
+
+    def fetch(self, base: Index, offset: int) -> None:
+        """Asks for the same columns of the next row's operands, and of this row's results: exponentials leave memory
+        time to deliver them."""
+        em = self.em
+        for name, operand in self.graph.operands.items():
+            if operand.role == "row" and self.begins_line(self.flat[name], offset):
+                width, _, _ = split_rows(operand.type, operand.width)
+                em.prefetch(self.flat[name], [self.starts[name] + base + (offset + width)])
+        for sink in self.plan.sinks:
+            if sink.node.width > 1 and self.begins_line(self.outs[sink.index], offset):
+                em.prefetch(self.outs[sink.index], [self.out_starts[sink.index] + base + offset], write=True)
+
+    def begins_line(self, buffer: Value, column: int) -> bool:
+        """Whether a line of the cache begins at a column, if one does at column 0."""
+        return column * ELEMENT_BITS[element_of(buffer.type)] % 512 == 0
 
     def folded(self, reductions: Sequence[Node], sums: list[list[Value]]) -> list[Value]:
         """The sums of several vectors side by side, as one for each reduction."""
         while len(sums) > 1:
             half = len(sums) // 2
             pairs = zip(sums[:half], sums[half:], strict=True)
-            sums = [
-                [self.em.binary(REDUCTIONS[node.op][0], x, y) for node, x, y in zip(reductions, *pair, strict=True)]
-                for pair in pairs
-            ]
+            sums = [[self.combined(node, x, y) for node, x, y in zip(reductions, *pair, strict=True)] for pair in pairs]
         return sums[0]
 
     def joined(
@@ -258,9 +279,15 @@ class _Kernel:
             if REDUCTIONS[node.op][1] == "add":
                 total, lost[i] = add_with_loss(total, lost[i], x)
             else:
-                total = self.em.binary(REDUCTIONS[node.op][0], total, x)
+                total = self.combined(node, total, x)
             after.append(total)
         return after, lost
+
+    def combined(self, node: Node, total: Value, x: Value) -> Value:
+        """Two totals of a reduction, or a total and a term, as one."""
+        if node.op == PEAK:
+            return larger(self.em, x, total)
+        return self.em.binary(REDUCTIONS[node.op][0], total, x)
 
     def completed(self, node: Node, total: Value, lost: Value) -> Value:
         """A total with what it has lost, where it is a sum."""
@@ -284,7 +311,7 @@ class _Kernel:
         value = self.column(x, base, offset, used)
         if used < self.lanes:
             value = em.select(self.mask(used), value, neutral)
-        return em.binary(op, total, value)
+        return self.combined(node, total, value)
 
     def column(self, node: Node, base: Index, offset: int, used: int) -> Value:
         """`used` columns of a node from base + offset on, in a vector; the number itself where its width is 1."""
@@ -322,6 +349,8 @@ class _Kernel:
             return em.cmpf(COMPARISONS[node.op], left, right)
         if node.op == "copy":
             return self.shaped(operands[0], type)
+        if node.is_weight:
+            return exp_below(em, self.target, self.shaped(operands[0], type))
         return emit_elementwise(em, node.op, operands, type)
 
     def shaped(self, x: Value, type: str | None = None) -> Value:

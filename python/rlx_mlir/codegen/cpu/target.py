@@ -6,12 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rlx_mlir.codegen.emit import Emitter, Value, vec, with_element
+from rlx_mlir.codegen.emit import Emitter, Value, element_of, vec, with_element
 from rlx_mlir.tuning.cpu import BY_RULE, Choices
 
-__all__ = ["ELEMENT_BITS", "Target", "rounded"]
+__all__ = ["ELEMENT_BITS", "Target", "rounded", "wide_type"]
 
 ELEMENT_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8}
+
+
+def wide_type(element: str) -> str:
+    """The type that numbers of floats are computed in: f64 for f64, else f32."""
+    return "f64" if element == "f64" else "f32"
+
 
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
 _AVX2 = frozenset({"avx2", "fma", "f16c"})
@@ -129,8 +135,8 @@ class Target:
         return em.fma(a, b, c) if self.fused else a * b + c
 
     def widen(self, em: Emitter, x: Value) -> Value:
-        """f16 or bf16 (vector or scalar) to f32, exactly; f32 stays as it is."""
-        wide, bits = with_element(x.type, "f32"), with_element(x.type, "i32")
+        """f16 or bf16 (vector or scalar) to f32, exactly; f32 and f64 stay as they are."""
+        wide, bits = with_element(x.type, wide_type(element_of(x.type))), with_element(x.type, "i32")
         if wide == x.type:
             return x
         is_bf16 = with_element(x.type, "bf16") == x.type
@@ -148,8 +154,8 @@ class Target:
 
 
 def rounded(em: Emitter, target: Target, x: Value, element: str) -> Value:
-    """f32 (vector or scalar) to `element`, to nearest even; NaN stays NaN, without its payload."""
-    if element == "f32":
+    """f32 (vector or scalar) to `element`, to nearest even; NaN stays NaN, without its payload. f64 stays as it is."""
+    if element == element_of(x.type):
         return x
     type, half = with_element(x.type, element), with_element(x.type, "i16")
     if element == "f16" and target.half:

@@ -21,6 +21,7 @@ from rlx_mlir.codegen.gpu.epilogue import elementwise
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.row_graph import (
     COMPARISONS,
+    PEAK,
     REDUCTIONS,
     Graph,
     Node,
@@ -42,7 +43,7 @@ MOST_THREADS = 1024
 #: Roles of operands whose rows are read in pieces.
 ROWS = ("row", "vector", "periodic")
 #: How reductions join, by MIR's names.
-JOINS = {"sum": "add", "mean": "add", "max": "max", "min": "min"}
+JOINS = {"sum": "add", "mean": "add", "max": "max", "min": "min", PEAK: "max"}
 
 
 @dataclass(frozen=True)
