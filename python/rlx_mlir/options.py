@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 from rlx_mlir import checks
+from rlx_mlir.activations import ACTIVATIONS
 from rlx_mlir.codegen.gpu.assembler import CUBIN, Assembler, chosen_assembler
 from rlx_mlir.errors import InputError, did_you_mean
-from rlx_mlir.activations import ACTIVATIONS
 from rlx_mlir.kernel_classes import CLASSES
 from rlx_mlir.tuning.choices import check_choices
 

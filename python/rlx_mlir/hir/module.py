@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx_mlir import checks, ir
+from rlx_mlir.activations import ACTIVATIONS
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError, StageError, shortened
-from rlx_mlir.activations import ACTIVATIONS
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.graph import BUILDABLE, STAGES, Built, checked_build, empty_module

@@ -220,6 +220,7 @@ class Shapes(Emitting):
         """
         own = shape_of(x, "'x' of 'mir.expand'")
         wanted = shape_sizes("mir.expand", new_shape)
+        x = x if isinstance(x, Value) else self.constant(x)
         sources = self._sources(wanted, self._all_dims()[x._resolve()])
         if isinstance(sources, int):
             raise place.caller().error(

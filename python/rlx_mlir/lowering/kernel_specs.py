@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from rlx_mlir import ir
+from rlx_mlir.activations import INTEGERS
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.program import Argument, Program, Ref, Step
@@ -40,7 +41,6 @@ from rlx_mlir.codegen.specs import (
     TopKSpec,
 )
 from rlx_mlir.dialects import mir
-from rlx_mlir.activations import INTEGERS
 from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.lowering.functions import called_operation, memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of

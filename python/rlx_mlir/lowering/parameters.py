@@ -8,10 +8,10 @@ from collections import Counter
 from mlir.dialects import func
 
 from rlx_mlir import ir
+from rlx_mlir.activations import INTEGERS
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.activations import INTEGERS
 from rlx_mlir.lowering.extents import extent
 from rlx_mlir.lowering.functions import (
     PREPARE,

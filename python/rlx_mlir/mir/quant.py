@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.activations import INTEGERS, largest_integer
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.activations import INTEGERS, largest_integer
 from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.decode import element_integer, element_minimum, element_scale, element_value
 from rlx_mlir.mir.dims import Size

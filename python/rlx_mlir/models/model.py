@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import budgets, checks
+from ..activations import ACTIVATIONS, AUTO, way_of
 from ..arrays import as_array
 from ..dtypes import DTYPES
 from ..errors import ContextLengthError, ExecutionError, InputError, TimeLimitError
-from ..activations import ACTIVATIONS, AUTO, way_of
 from ..frontends.gguf import GGUFFile
 from ..limits import in_threads
 from ..place import located

@@ -275,7 +275,8 @@ class Executable:
         where sizes with one symbol differ, where a size exceeds its declared maximum, or where positions name rows that
         a table or cache doesn't have. Raises StageError where parameters aren't set yet.
         """
-        if outputs is None and not donate and (results := self._run_plain(inputs)) is not None:
+        plain = outputs is None and isinstance(donate, tuple) and not donate
+        if plain and (results := self._run_plain(inputs)) is not None:
             return results
         return self._arrange(inputs, {} if outputs is None else outputs, donate)()
 

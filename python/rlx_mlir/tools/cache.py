@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlx_mlir.errors import CacheError, InputError, RlxError
 from rlx_mlir.activations import way_of
+from rlx_mlir.errors import CacheError, InputError, RlxError
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from rlx_mlir import budgets
-from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.activations import way_of
+from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.paths import write_output
 from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, evaluate, finetune, fuzz, graphs, profile, tune
 from rlx_mlir.tools.options import (

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from rlx_mlir.errors import InputError, did_you_mean
 from rlx_mlir.activations import way_of
+from rlx_mlir.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np

@@ -77,7 +77,7 @@ class Dying:
         os.kill(os.getpid(), signal.SIGKILL)
 
 own = os.fdopen
-os.fdopen = lambda handle, mode="r": Dying(own(handle, mode)) if mode == "wb" else own(handle, mode)
+os.fdopen = lambda handle, mode="r": Dying(own(handle, mode)) if mode == "w+b" else own(handle, mode)
 rlx.compile(module())
 """
 
@@ -251,7 +251,7 @@ def test_models_on_a_read_only_disk(disk: Path, index: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize("where", ["mkstemp", "write", "replace", "mkdir"])
+@pytest.mark.parametrize("where", ["open", "write", "replace", "mkdir"])
 @pytest.mark.quick(6)
 def test_compiling_goes_on_whatever_fails_to_write(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str, number: int
@@ -274,8 +274,8 @@ def test_compiling_goes_on_whatever_fails_to_write(
         write = fail
 
     with monkeypatch.context() as patch:
-        if where == "mkstemp":
-            patch.setattr(paths.tempfile, "mkstemp", fail)
+        if where == "open":
+            patch.setattr(paths, "_new_file", fail)
         elif where == "write":
             patch.setattr(paths.os, "fdopen", Full)
         elif where == "replace":

@@ -20,10 +20,10 @@ from rlx_mlir.errors import ExecutionError, InputError, UnsupportedError
 from rlx_mlir.measure import bench, models, rivals, shapes, workloads
 from rlx_mlir.measure.bench import Request
 from rlx_mlir.measure.models import Setting
-from rlx_mlir.tools.options import Device
 from rlx_mlir.measure.rivals import RIVALS, Rival
 from rlx_mlir.models.model import ACTIVATIONS
 from rlx_mlir.tools import bench as command
+from rlx_mlir.tools.options import Device
 
 KERNEL_RIVALS = [name for name, rival in RIVALS.items() if rival.prepare is not None]
 

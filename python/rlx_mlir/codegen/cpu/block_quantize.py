@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from rlx_mlir.activations import INTEGERS, largest_integer
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
 from rlx_mlir.codegen.specs import QuantizeSpec
-from rlx_mlir.activations import INTEGERS, largest_integer
 from rlx_mlir.formats.descriptions import RUN
 
 from . import UnsupportedByTemplate

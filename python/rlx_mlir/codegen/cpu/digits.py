@@ -12,8 +12,8 @@ it doesn't, sums of the first digit are kept apart.
 
 from __future__ import annotations
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, vec, with_element
 from rlx_mlir.activations import largest_integer
+from rlx_mlir.codegen.emit import Emitter, Index, Value, vec, with_element
 from rlx_mlir.formats.panels import PanelLayout
 
 from .target import Target

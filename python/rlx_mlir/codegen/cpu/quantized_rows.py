@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from rlx_mlir.activations import INTEGERS
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec, with_element
 from rlx_mlir.codegen.kernel import Buffers
-from rlx_mlir.activations import INTEGERS
 from rlx_mlir.formats.panels import PanelLayout
 
 from .block_quantize import quantized
