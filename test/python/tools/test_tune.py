@@ -251,7 +251,7 @@ def test_what_is_faster_is_kept(model: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert decode.gains[1].ratio == pytest.approx(1.25)
     assert Path(decode.kept).is_file()
     sizes = {"context": model.context, "chunk": model.chunk}
-    again: Any = compile_program(model.config, "decode", **sizes, activations="int8", threads=1)
+    again: Any = compile_program(model.config, "decode", **sizes, activations="int16", threads=1)
     assert again.artifact.key["options"]["choices"] == decode.choices
 
 
@@ -389,7 +389,7 @@ def test_the_command_tunes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [(own["program"], own["symbol"], list(own["gains"])) for own in found["programs"]] == [
         ("product", "n", ["7"])
     ]
-    options: Any = {"activations": "int8", "maxima": {"n": 64}}
+    options: Any = {"activations": "int16", "maxima": {"n": 64}}
     assert rlx_mlir.compile(product(), **options).artifact.key["options"]["choices"]
     for given, message in (
         (("--size", "n"), "'--size' expects symbol=number, but got 'n'"),
