@@ -15,7 +15,7 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Parameter, Value, element_of, pointer, vec
 from rlx_mlir.codegen.gpu.epilogue import elementwise
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
-from rlx_mlir.codegen.row_graph import COMPARISONS, Graph, Node, RowProgram, split_rows
+from rlx_mlir.codegen.row_graph import COMPARISONS, PEAK, Graph, Node, RowProgram, split_rows
 
 __all__ = ["PointwiseConfig", "emit_pointwise"]
 
@@ -47,7 +47,8 @@ def emit_pointwise(
     graph = Graph(program)
     for node in graph.nodes:
         if node.kind not in _KINDS or node.start:
-            raise UnsupportedByTemplate(f"pointwise: a row's elements depend on others: {node.kind} {node.op}".rstrip())
+            what = f"{node.kind} {'max' if node.op == PEAK else node.op}".rstrip()
+            raise UnsupportedByTemplate(f"pointwise: a row's elements depend on others: {what}")
     width = max(node.width for node in graph.nodes)
     for sink in graph.sinks:
         if sink.result.pos is not None or sink.node.width != width:
