@@ -17,8 +17,12 @@ def way_of(activations: str, target: str) -> str:
     return "int16" if target == "cpu" else "int8"
 
 
-#: Element types of the integers by their bits: those of one, two and three digits to the base 128.
+#: Element types of the integers by their bits, and the other way round.
 INTEGERS = {8: "i8", 15: "i16", 22: "i32"}
+BITS = {element: bits for bits, element in INTEGERS.items()}
+
+#: Digits to the base 128, each a signed byte, of an integer by its bits.
+DIGITS = {8: 1, 15: 2, 22: 3}
 
 
 def largest_integer(bits: int) -> int:

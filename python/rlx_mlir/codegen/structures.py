@@ -8,11 +8,11 @@ each turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-__all__ = ["Structure", "described", "flatten", "mapped", "named", "unflatten"]
+__all__ = ["Structure", "described", "flatten", "mapped", "named", "pairwise", "unflatten"]
 
 Structure = TypeVar("Structure")
 
@@ -97,3 +97,12 @@ def described(structure: Any) -> str:
     if isinstance(structure, dict):
         return f"{{{inner}}}"
     return f"({inner})" if isinstance(structure, tuple) else f"{type(structure).__name__}({inner})"
+
+
+def pairwise(join: Callable[[Structure, Structure], Structure], values: Sequence[Structure]) -> Structure:
+    """At least one structure, neighbours joined until one is left: short chains, and small errors of sums."""
+    left = list(values)
+    while len(left) > 1:
+        pairs = [left[i : i + 2] for i in range(0, len(left), 2)]
+        left = [pair[0] if len(pair) == 1 else join(*pair) for pair in pairs]
+    return left[0]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from rlx_mlir import ir
-from rlx_mlir.activations import INTEGERS
+from rlx_mlir.activations import BITS
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.program import Argument, Program, Ref, Step
@@ -151,7 +151,7 @@ def read_product(name: str, kernel: ir.AnyOp) -> ProductSpec:
             packed.layout,
             norm=norm,
             quantises=quantises,
-            bits=next((bits for bits, element in INTEGERS.items() if element == _element(first.operands[0])), 8),
+            bits=BITS.get(_element(first.operands[0]), 8),
         )
     transposed = bool(first.opview.transpose_rhs)
     if scaled:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rlx_mlir import ir
-from rlx_mlir.activations import INTEGERS, largest_integer
+from rlx_mlir.activations import BITS, DIGITS, INTEGERS, largest_integer
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
@@ -127,7 +127,7 @@ def block_quantize_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 def block_dot_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K of bytes for each digit of x, and four for each block and output, of scales and minima."""
     outputs, k = sizes.count(op.result), sizes[op.q][-1]
-    digits = 1 + list(INTEGERS.values()).index(str(ir.RankedTensorType(op.q.type).element_type))
+    digits = DIGITS[BITS[str(ir.RankedTensorType(op.q.type).element_type)]]
     return Cost(2 * digits * outputs * k + 4 * outputs * (k // BLOCK))
 
 

@@ -186,7 +186,7 @@ def _keep(path: Path, parts: Mapping[str, object], rates: Mapping[int, float]) -
     try:
         check_folder(path.parent)
         make_private(path.parent)
-        write_atomically(path, json.dumps({"key": dict(parts), "rates": rates}, indent=1).encode())
+        write_atomically(path, json.dumps({"key": dict(parts), "rates": rates}, indent=1).encode(), private=True)
     except (OSError, CacheError) as error:
         log.warning("can't write measured rates to %s: %s", path, error)
 

@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu_harness import TARGETS, compiled
+from cpu_harness import RESIDUAL, TARGETS, compiled
 from packed_harness import encoded, set_scales
 
 from rlx_mlir import formats
@@ -77,14 +77,7 @@ PROGRAMS: dict[str, tuple[Program, Callable[[list[np.ndarray], list[np.ndarray]]
     "swiglu": (SWIGLU, lambda acc, arg: [_silu(acc[0]) * acc[1]]),
     "bias": (Program((Step("add", (("acc", 0), ("arg", 0))),), (Argument("row"),)), lambda acc, arg: [acc[0] + arg[0]]),
     "residual": (
-        Program(
-            (
-                Step("add", (("acc", 0), ("arg", 1))),
-                Step("gelu", (("step", 0),)),
-                Step("add", (("step", 1), ("arg", 0))),
-            ),
-            (Argument("full"), Argument("row")),
-        ),
+        RESIDUAL,
         lambda acc, arg: [(y := acc[0] + arg[1]) * 0.5 * (1 + _erf(y / math.sqrt(2))) + arg[0]],
     ),
     "scaled": (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from covering import products
-from cpu_harness import TARGETS, compiled
+from cpu_harness import RESIDUAL, TARGETS, compiled
 
 import rlx_mlir as rlx
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
@@ -17,7 +17,7 @@ from rlx_mlir.codegen.cpu.gemm import FEW_BYTES, gemm_dense
 from rlx_mlir.codegen.cpu.gemm_batched import BatchedProduct, gemm_batched
 from rlx_mlir.codegen.cpu.kernel import Product
 from rlx_mlir.codegen.cpu.panels import panel_product
-from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
+from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Program
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.hir import GraphModule
 
@@ -35,14 +35,7 @@ PROGRAMS: dict[str, tuple[Program, Callable[[Arrays, Arrays], np.ndarray]]] = {
     "identity": (IDENTITY, lambda acc, arg: acc[0]),
     "swiglu": (SWIGLU, lambda acc, arg: _silu(acc[0]) * acc[1]),
     "residual": (
-        Program(
-            (
-                Step("add", (("acc", 0), ("arg", 1))),
-                Step("gelu", (("step", 0),)),
-                Step("add", (("step", 1), ("arg", 0))),
-            ),
-            (Argument("full"), Argument("row")),
-        ),
+        RESIDUAL,
         lambda acc, arg: (y := acc[0] + arg[1]) * 0.5 * (1 + _erf(y / math.sqrt(2))) + arg[0],
     ),
 }

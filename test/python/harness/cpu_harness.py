@@ -19,6 +19,7 @@ from machine_code import loaded
 
 from rlx_mlir import ir
 from rlx_mlir.codegen.cpu.target import Target
+from rlx_mlir.codegen.program import Argument, Program, Step
 from rlx_mlir.lowering.pipelines import LLVM
 from rlx_mlir.rewriting import run_pipeline
 
@@ -28,6 +29,16 @@ TARGETS = {
     256: Target(256, frozenset({"fma", "f16c", "avx2"})),
     128: Target(128),
 }
+
+#: What may follow a product: gelu(product + row) + residual.
+RESIDUAL = Program(
+    (
+        Step("add", (("acc", 0), ("arg", 1))),
+        Step("gelu", (("step", 0),)),
+        Step("add", (("step", 1), ("arg", 0))),
+    ),
+    (Argument("full"), Argument("row")),
+)
 
 #: What the product does to kernels, from where their bodies would be put into their wrappers: these are called alone.
 LOWER = ",".join(step for step, _ in LLVM.steps if step not in ("kernel-add-entry-points", "inline", "symbol-dce"))

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import operator
+
 from rlx_mlir.activations import INTEGERS, largest_integer
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
 from rlx_mlir.codegen.specs import QuantizeSpec
+from rlx_mlir.codegen.structures import pairwise
 from rlx_mlir.formats.descriptions import RUN
 
 from . import UnsupportedByTemplate
-from .byte_dots import tree
 from .kernel import Scratch, row_count, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target
@@ -25,9 +27,7 @@ def quantized(
     floats, ints = target.vector("f32"), target.vector("i32")
     parts = [em.vload(x, [row, first + i], floats) for i in range(0, RUN, lanes)]
     sizes = [em.unary("math.absf", part) for part in parts]
-    while len(sizes) > 1:
-        sizes = [em.maximumf(sizes[i], sizes[i + 1]) for i in range(0, len(sizes), 2)]
-    largest = em.reduce("maximumf", sizes[0])
+    largest = em.reduce("maximumf", pairwise(em.maximumf, sizes))
     # NaN for infinity, too: what is computed from the block then is NaN.
     scale = largest / float(limit) + (largest - largest)
     divisor = em.broadcast(em.select(em.cmpf("oeq", scale, 0.0), 1.0, scale), floats)
@@ -67,7 +67,7 @@ def block_quantize(name: str, spec: QuantizeSpec, target: Target) -> str:
             for i, number in enumerate(numbers):
                 stored = number if element == "i32" else em.cast("arith.trunci", number, vec(lanes, element))
                 em.vstore(stored, q, [row.iv, first + i * lanes])
-            em.store(em.reduce("add", tree(numbers)), sums, [row.iv, block.iv])
+            em.store(em.reduce("add", pairwise(operator.add, numbers)), sums, [row.iv, block.iv])
 
     blocks = (*leading, k // RUN)
     return write_kernel(

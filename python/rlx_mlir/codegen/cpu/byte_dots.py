@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Value, vec
+from rlx_mlir.codegen.structures import pairwise
 
 from .panels import PanelLayout
 from .target import Target
 
-__all__ = ["Dot", "Dots", "bias_of", "by_avx2", "tree"]
+__all__ = ["Dot", "Dots", "bias_of", "by_avx2"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Dot:
                 self.total = self.total + self.dots.widened(words)
             self.waiting, self.count = [], 0
             return
-        self.waiting = [tree(self.waiting)]
+        self.waiting = [pairwise(operator.add, self.waiting)]
         if (self.count + 1) * 2 * self.dots.limit * 127 > 32767:
             self.finish()
 
@@ -107,10 +108,3 @@ class Dot:
             self.total = self.total + self.dots.widened(self.waiting[0])
             self.waiting, self.count = [], 0
         return self.total
-
-
-def tree(values: Sequence[Value]) -> Value:
-    parts = list(values)
-    while len(parts) > 1:
-        parts = [parts[i] + parts[i + 1] if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
-    return parts[0]

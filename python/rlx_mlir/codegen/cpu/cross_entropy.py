@@ -11,14 +11,15 @@ computes it again otherwise.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, vec
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.specs import LossSpec
+from rlx_mlir.codegen.structures import pairwise
 
 from . import UnsupportedByTemplate
-from .byte_dots import tree
 from .kernel import Scratch, write_kernel
 from .registry import Generator
 from .sums import TURNS, add_with_loss, with_loss
@@ -112,8 +113,7 @@ class _Row:
         with em.loop(0, self._whole, self._step, [low] * UNROLL, hint="k") as loop:
             values = [self._load(loop.iv + i * self._lanes) for i in range(UNROLL)]
             loop.yield_([em.maximumf(a, b) for a, b in zip(loop.carry, values, strict=True)])
-        a, b, c, d = loop.result
-        largest = em.maximumf(em.maximumf(a, b), em.maximumf(c, d))
+        largest = pairwise(em.maximumf, loop.result)
         with em.loop(self._whole, self.count, self._lanes, largest, hint="k") as rest:
             value = self._load_some(rest.iv, em.mask(self.count - rest.iv, self._lanes), float("-inf"))
             rest.yield_(em.maximumf(rest.carry, value))
@@ -131,7 +131,7 @@ class _Row:
                     see(k, value, None)
                 loop.yield_([a + b for a, b in zip(loop.carry, values, strict=True)])
             total, lost = block.carry
-            block.yield_(list(add_with_loss(total, lost, tree(loop.result))))
+            block.yield_(list(add_with_loss(total, lost, pairwise(operator.add, loop.result))))
         with em.loop(self._whole, self.count, self._lanes, block.result, hint="k") as rest:
             mask = em.mask(self.count - rest.iv, self._lanes)
             value = em.select(mask, self._exp(self._load_some(rest.iv, mask, 0.0)), zero)

@@ -18,13 +18,10 @@ from rlx_mlir.formats.panels import PanelLayout
 
 from .target import Target
 
-__all__ = ["BASE_BITS", "DIGITS", "has_room", "split", "store_digits"]
+__all__ = ["BASE_BITS", "has_room", "split", "store_digits"]
 
 BASE_BITS = 7
 """Bits by which a digit counts more than the next."""
-
-DIGITS = {8: 1, 15: 2, 22: 3}
-"""Digits of an integer by its bits."""
 
 
 def has_room(layout: PanelLayout, bits: int) -> bool:

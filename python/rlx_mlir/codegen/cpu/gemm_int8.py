@@ -12,21 +12,23 @@ and every path, so results are the same bits for any number of rows and any cut 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rlx_mlir.activations import DIGITS
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
 from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.specs import ProductSpec
-from rlx_mlir.codegen.structures import Structure
+from rlx_mlir.codegen.structures import Structure, mapped
 from rlx_mlir.runtime.tiles import GEMM_AMX
 from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
 from .byte_dots import Dot, Dots, by_avx2
-from .digits import BASE_BITS, DIGITS, has_room
+from .digits import BASE_BITS, has_room
 from .gemm_amx import SIDE
 from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
 from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, REGISTER_TILES, panels_per_unit, tile_groups
@@ -58,9 +60,6 @@ class _Source(Protocol):
     """Goes along the blocks of some columns: calls step(block, weights, carry) for each; returns the last carry."""
 
     def __call__(self, carry: Structure, step: Callable[[Index, _Weights, Structure], Structure]) -> Structure: ...
-
-
-"""(initial values, step): calls `step(block, weights, values)` for the blocks along K and returns the last values."""
 
 
 def _int8_target(target: Target) -> Target:
@@ -235,10 +234,11 @@ class IntegerProduct:
         self, em: Emitter, x: QuantizedRows, sources: Sequence[_Source], total: Accumulators, first: Index, size: int
     ) -> None:
         """The sums of a tile of rows, by vectors."""
+        ways = (self._joined, self._together)
         for g, source in enumerate(sources):
-            ways = (self._joined, self._together)
-            sums = _multiply(em, self._target, self._layout, x, (first, size), self._vectors, source, ways)
-            for r, own in enumerate(sums):
+            rows = [first + r for r in range(size)]
+            tile = _Tile(em, self._target, self._layout, x, rows, self._vectors, *ways)
+            for r, own in enumerate(tile.multiply(source)):
                 for v, value in enumerate(own):
                     em.vstore(value, total.data, [r, (g * self._vectors + v) * self._lanes])
 
@@ -328,111 +328,129 @@ def _from_scratch(
     return run_all
 
 
-def _multiply(
-    em: Emitter,
-    target: Target,
-    layout: PanelLayout,
-    x: QuantizedRows,
-    tile: tuple[Index, int],
-    vectors: int,
-    source: _Source,
-    ways: tuple[bool, bool],
-) -> list[list[Value]]:
-    """x[first : first + size] times `vectors` columns, block by block.
+@dataclass(frozen=True)
+class _Tile:
+    """Some rows times some columns, in registers.
 
-    tile: (first, size); ways: (whether weights were joined to bytes, whether digits go together).
+    Attributes:
+        rows: by their number in `x`.
+        vectors: of columns.
+        joined: whether the weights were joined to bytes.
+        together: whether digits have sums of their own, so that the weights' bytes are made once for all digits.
     """
-    first, size = tile
-    joined, together = ways
-    floats, ints = target.vector("f32"), target.vector("i32")
-    dots = Dots(em, target, layout.top)
-    parts = BLOCK // layout.sub
-    rows = [first + r for r in range(size)]
 
-    def step(block: Index, weights: _Weights, carried: list[list[Value]]) -> list[list[Value]]:
-        if joined and parts > 1:
-            with em.loop(0, parts, 1, carried, hint="part") as loop:  # a loop: as one block, LLVM spills
-                loop.yield_(one(block, loop.iv, weights, loop.carry))
+    em: Emitter
+    target: Target
+    layout: PanelLayout
+    x: QuantizedRows
+    rows: Sequence[Index]
+    vectors: int
+    joined: bool
+    together: bool
+
+    @property
+    def parts(self) -> int:
+        """Parts of a block that share a scale."""
+        return BLOCK // self.layout.sub
+
+    @property
+    def quads(self) -> int:
+        """Fours of elements of a part."""
+        return 8 // self.parts
+
+    def multiply(self, source: _Source) -> list[list[Value]]:
+        """The products, f32 [row][vector], block by block."""
+        zero = self.em.zero(self.target.vector("f32"))
+        return source([[zero] * self.vectors] * len(self.rows), self._block)
+
+    def _block(self, block: Index, weights: _Weights, carried: list[list[Value]]) -> list[list[Value]]:
+        if self.joined and self.parts > 1:
+            # A loop: as one block, LLVM spills.
+            with self.em.loop(0, self.parts, 1, carried, hint="part") as loop:
+                loop.yield_(self._part(block, loop.iv, weights, loop.carry))
             return loop.result
-        for part in range(parts):
-            carried = one(block, part, weights, carried)
+        for part in range(self.parts):
+            carried = self._part(block, part, weights, carried)
         return carried
 
-    def one(block: Index, part: Index, weights: _Weights, carried: list[list[Value]]) -> list[list[Value]]:
+    def _part(self, block: Index, part: Index, weights: _Weights, carried: list[list[Value]]) -> list[list[Value]]:
         """Adds the products of the elements that share a scale."""
-        quads = 8 // parts
-        first_quad = part * quads
-        k = block * BLOCK + first_quad * 4
-
-        def added(digits: Sequence[int], running: list[list[list[Dot]]]) -> None:
-            """Adds to sums, by digit, row and vector, the products with some digits."""
-            for i in range(quads):
-                columns = [weights.bytes(first_quad, i, v) for v in range(vectors)]
-                for digit, sums in zip(digits, running, strict=True):
-                    for row, own in zip(rows, sums, strict=True):
-                        factor = x.dword(em, row, k + 4 * i, digit, ints)
-                        for v in range(vectors):
-                            own[v].add(columns[v], factor)
-
-        def begun(digit: int, before: list[list[Value]] | None = None) -> list[list[Dot]]:
-            """New sums of a digit, which go on from those of the digits before."""
-            result = []
-            for r, row in enumerate(rows):
-                starts = [em.zero(ints)] * vectors if before is None else [v << BASE_BITS for v in before[r]]
-                table = x.corrections if digit == x.digits - 1 else x.heads if digit == 0 else None
-                if table is not None:
-                    correction = x.at(em, table, row, block, part, ints)
-                    starts = [correction if before is None else v + correction for v in starts]
-                result.append([dots.begin(start) for start in starts])
-            return result
-
-        sums: list[list[Value]] | None = None
-        high: list[list[Value]] | None = None
-        if not together or x.digits == 1:
-            # Digit by digit, in the same registers: the weights' bytes are read for each.
-            for digit in range(x.digits):
-                if digit == 1 and x.apart:
-                    high, sums = sums, None
-                running = begun(digit, sums)
-                added([digit], [running])
-                sums = [[dot.finish() for dot in own] for own in running]
-        else:
-            # All digits at once, in registers of their own: the weights' bytes are made of planes.
-            begun_sums = [begun(digit) for digit in range(x.digits)]
-            added(range(x.digits), begun_sums)
-            for digit, running in enumerate(begun_sums):
-                if digit == 1 and x.apart:
-                    high, sums = sums, None
-                last = [[dot.finish() for dot in own] for own in running]
-                sums = (
-                    last
-                    if sums is None
-                    else [
-                        [(high << BASE_BITS) + low for high, low in zip(*pair, strict=True)]
-                        for pair in zip(sums, last, strict=True)
-                    ]
-                )
-        assert sums is not None
-        scales = [weights.scale(part, v) for v in range(vectors)]
-        minima = [weights.minimum(part, v) for v in range(vectors)]
+        em, x, floats = self.em, self.x, self.target.vector("f32")
+        first, sums = self._sums(block, part, weights)
+        scales = [weights.scale(part, v) for v in range(self.vectors)]
+        minima = [weights.minimum(part, v) for v in range(self.vectors)]
         result: list[list[Value]] = []
-        for r, (row, sums_of, totals) in enumerate(zip(rows, sums, carried, strict=True)):
+        for r, (row, own, totals) in enumerate(zip(self.rows, sums, carried, strict=True)):
             x_scale = x.scale_of(em, row, block, floats)
             shift = x.at(em, x.shifts, row, block, part, floats) if x.shifts is not None else None
             result.append([])
-            for v, (integer, scale, minimum, total) in enumerate(zip(sums_of, scales, minima, totals, strict=True)):
+            for v, (integer, scale, minimum, total) in enumerate(zip(own, scales, minima, totals, strict=True)):
                 value = em.cast("arith.sitofp", integer, floats)
-                if high is not None:
-                    first_digit = em.cast("arith.sitofp", high[r][v], floats)
-                    value = target.fma(em, first_digit, em.const(x.weight_of_first, floats), value)
-                value = value * scale
-                total = target.fma(em, value, x_scale, total)
+                if first is not None:
+                    head = em.cast("arith.sitofp", first[r][v], floats)
+                    value = self.target.fma(em, head, em.const(x.weight_of_first, floats), value)
+                total = self.target.fma(em, value * scale, x_scale, total)
                 if minimum is not None and shift is not None:
-                    total = target.fma(em, minimum, shift, total)
+                    total = self.target.fma(em, minimum, shift, total)
                 result[-1].append(total)
         return result
 
-    return source([[em.zero(floats)] * vectors] * size, step)
+    def _sums(self, block: Index, part: Index, weights: _Weights) -> tuple[list[list[Value]] | None, list[list[Value]]]:
+        """(the sums of the first digit, where they are apart; those of the others or of all), i32 [row][vector]."""
+        digits, first_quad = range(self.x.digits), part * self.quads
+        at = (first_quad, block * BLOCK + first_quad * 4)
+        if self.together and len(digits) > 1:
+            dots = [self._begun(block, part, digit) for digit in digits]
+            self._add(at, weights, digits, dots)
+            head = _finished(dots.pop(0)) if self.x.apart else None
+            return head, functools.reduce(_behind, map(_finished, dots))
+        # Digit by digit, in the same registers: the weights' bytes are read for each.
+        first: list[list[Value]] | None = None
+        sums: list[list[Value]] | None = None
+        for digit in digits:
+            if digit == 1 and self.x.apart:
+                first, sums = sums, None
+            running = self._begun(block, part, digit, sums)
+            self._add(at, weights, [digit], [running])
+            sums = _finished(running)
+        assert sums is not None
+        return first, sums
+
+    def _begun(self, block: Index, part: Index, digit: int, before: list[list[Value]] | None = None) -> list[list[Dot]]:
+        """New sums of a digit, which go on from those of the digits before."""
+        em, x, ints = self.em, self.x, self.target.vector("i32")
+        dots = Dots(em, self.target, self.layout.top)
+        result = []
+        for r, row in enumerate(self.rows):
+            starts = [em.zero(ints)] * self.vectors if before is None else [v << BASE_BITS for v in before[r]]
+            table = x.corrections if digit == x.digits - 1 else x.heads if digit == 0 else None
+            if table is not None:
+                correction = x.at(em, table, row, block, part, ints)
+                starts = [correction if before is None else v + correction for v in starts]
+            result.append([dots.begin(start) for start in starts])
+        return result
+
+    def _add(
+        self, at: tuple[Index, Index], weights: _Weights, digits: Sequence[int], running: list[list[list[Dot]]]
+    ) -> None:
+        """Adds to sums, by digit, row and vector, the products with a part's digits; at: its first quad, and k."""
+        first, k = at
+        for i in range(self.quads):
+            columns = [weights.bytes(first, i, v) for v in range(self.vectors)]
+            for digit, sums in zip(digits, running, strict=True):
+                for row, own in zip(self.rows, sums, strict=True):
+                    factor = self.x.dword(self.em, row, k + 4 * i, digit, self.target.vector("i32"))
+                    for dot, column in zip(own, columns, strict=True):
+                        dot.add(column, factor)
+
+
+def _finished(dots: list[list[Dot]]) -> list[list[Value]]:
+    return [[dot.finish() for dot in own] for own in dots]
+
+
+def _behind(high: list[list[Value]], low: list[list[Value]]) -> list[list[Value]]:
+    """Sums of digits with those of the next digit."""
+    return mapped(lambda above, below: (above << BASE_BITS) + below, high, low)
 
 
 def _multiply_tiles(
@@ -446,7 +464,7 @@ def _multiply_tiles(
     vectors: int,
     blocks: int,
 ) -> list[Value]:
-    """What `_multiply` gives for 16 rows and one vector of columns, place: (group, vector), of what `_join` stored."""
+    """What `_Tile` gives for 16 rows and one vector of columns, place: (group, vector), of what `_join` stored."""
     data, factors = joined
     floats, ints = target.vector("f32"), target.vector("i32")
     g, column = place[0], place[1] * SIDE

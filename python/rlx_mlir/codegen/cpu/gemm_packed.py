@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
 from rlx_mlir.codegen.specs import ProductSpec
-from rlx_mlir.codegen.structures import flatten, mapped
+from rlx_mlir.codegen.structures import flatten, mapped, pairwise
 from rlx_mlir.tuning.cpu import SHARED
 
 from .kernel import Accumulators, Product, RowReader, Scratch, add_products, row_count, row_tiles, write_kernel
@@ -391,9 +391,7 @@ def _sub_block_sums(em: Emitter, target: Target, x: RowReader, sums: Value, prod
     with em.loop(0, product.rows or 0, hint="row") as row, em.loop(0, product.k // length, hint="sub") as sub:
         first = sub.iv * length
         parts = [x.vload(row.iv, first + i) for i in range(0, length, lanes)]
-        while len(parts) > 1:
-            parts = [parts[i] + parts[i + 1] for i in range(0, len(parts), 2)]
-        em.store(em.reduce("add", parts[0], "reassoc"), sums, [row.iv, sub.iv])
+        em.store(em.reduce("add", pairwise(operator.add, parts), "reassoc"), sums, [row.iv, sub.iv])
 
 
 def _few_rows(
@@ -508,9 +506,7 @@ def _few_float(
     chains = loop.result
     for k in range(main, product.k):
         chains[k - main] = step(k, chains[k - main])
-    while len(chains) > 1:
-        chains = [mapped(operator.add, *chains[i : i + 2]) for i in range(0, len(chains), 2)]
-    return chains[0]
+    return pairwise(functools.partial(mapped, operator.add), chains)
 
 
 def _few_blocks(

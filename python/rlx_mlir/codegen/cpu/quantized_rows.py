@@ -7,18 +7,20 @@ whose products shall be as exact as those of floats (`ExactRows`).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from rlx_mlir.activations import INTEGERS
+from rlx_mlir.activations import DIGITS, INTEGERS
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec, with_element
 from rlx_mlir.codegen.kernel import Buffers
+from rlx_mlir.codegen.structures import pairwise
 from rlx_mlir.formats.panels import PanelLayout
 
 from .block_quantize import quantized
-from .byte_dots import bias_of, tree
-from .digits import BASE_BITS, DIGITS, has_room, split, store_digits
+from .byte_dots import bias_of
+from .digits import BASE_BITS, has_room, split, store_digits
 from .kernel import Product, Scratch, row_count
 from .panels import RUN
 from .target import Target
@@ -136,7 +138,7 @@ class _Base:
         """Elements of a part."""
         return RUN // self.parts
 
-    def tables(self, em: Emitter, rows: Index, digits: int, scratch: Scratch) -> Tables:
+    def tables(self, rows: Index, digits: int, scratch: Scratch) -> Tables:
         """Scratch memory for so many rows."""
         shape = [rows, self.k // self.part]
         corrections = scratch.take(shape, "i32") if bias_of(self.target, self.layout) else None
@@ -175,7 +177,7 @@ class GivenRows(_Base):
     def memory(self, em: Emitter, operand: Value, scratch: Scratch) -> Tables:
         """For all rows, or for a block of them where there are digits."""
         rows = row_count(em, operand)
-        return self.tables(em, em.imin(rows, ROW_BLOCK) if self.bits > 8 else rows, DIGITS[self.bits], scratch)
+        return self.tables(em.imin(rows, ROW_BLOCK) if self.bits > 8 else rows, DIGITS[self.bits], scratch)
 
     def read(self, em: Emitter, operands: list[Value], memory: Tables, first: Index, count: Index) -> QuantizedRows:
         """The rows as they are, or their digits."""
@@ -229,7 +231,7 @@ class ExactRows(_Base):
     def memory(self, em: Emitter, operand: Value, scratch: Scratch) -> Tables:
         """For a block of rows."""
         rows = em.imin(row_count(em, operand), ROW_BLOCK)
-        own = self.tables(em, rows, DIGITS[self.bits], scratch)
+        own = self.tables(rows, DIGITS[self.bits], scratch)
         scale = scratch.take([rows, self.k // RUN], "f32")
         flags = scratch.take([rows], "i32")
         biased = own.corrections is not None and self._apart
@@ -260,11 +262,11 @@ class ExactRows(_Base):
                 each = len(numbers) // self.parts
                 for part in range(self.parts):
                     own, at = slice(part * each, (part + 1) * each), [row.iv, block.iv * self.parts + part]
-                    total = em.reduce("add", tree(numbers[own]))
+                    total = em.reduce("add", pairwise(operator.add, numbers[own]))
                     self.add(em, memory, total, scale, at)
                     if memory.heads is not None and memory.corrections is not None:
                         bias = bias_of(self.target, self.layout)
-                        head = em.reduce("add", tree(firsts[own]))
+                        head = em.reduce("add", pairwise(operator.add, firsts[own]))
                         em.store(head * -bias, memory.heads, at)
                         rest = total - (head << BASE_BITS * (digits - 1))
                         em.store(rest * -bias, memory.corrections, at)

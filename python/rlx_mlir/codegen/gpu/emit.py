@@ -21,6 +21,7 @@ Functions of math on f32 have fast forms in `codegen.gpu.epilogue`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ from typing import NamedTuple
 from rlx_mlir.chips import check_chip, sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Emitter, Index, Loop, Operand, Value, element_of, memref, shape_of, vec, with_element
-from rlx_mlir.codegen.structures import Structure, flatten, unflatten
+from rlx_mlir.codegen.structures import Structure, flatten, pairwise, unflatten
 
 __all__ = [
     "GENERIC",
@@ -495,11 +496,7 @@ class DeviceEmitter(Emitter):
 
     def tree(self, kind: str, values: Sequence[Value]) -> Value:
         """Values joined pair by pair; `kind` as for `warp_reduce`."""
-        left = list(values)
-        while len(left) > 1:
-            pairs = [left[i : i + 2] for i in range(0, len(left), 2)]
-            left = [pair[0] if len(pair) == 1 else self.join(kind, *pair) for pair in pairs]
-        return left[0]
+        return pairwise(functools.partial(self.join, kind), values)
 
     # -- copies of single threads, and tensor cores of warps ----------------------------------------------------------
 

@@ -29,6 +29,7 @@ from rlx_mlir.codegen.gpu.kernel import (
     write_device_kernel,
 )
 from rlx_mlir.codegen.specs import ReduceSpec
+from rlx_mlir.codegen.structures import pairwise
 
 __all__ = ["Joins", "Pass", "PassBody", "Sizes", "emit_reduce", "launch_pass", "parts_of", "write_pass"]
 
@@ -102,11 +103,7 @@ class Joins:
 
     def tree(self, values: Sequence[Value]) -> Value:
         """Several, pair by pair."""
-        left = list(values)
-        while len(left) > 1:
-            pairs = [left[i : i + 2] for i in range(0, len(left), 2)]
-            left = [pair[0] if len(pair) == 1 else self.two(*pair) for pair in pairs]
-        return left[0]
+        return pairwise(self.two, values)
 
     def warp(self, x: Value) -> Value:
         """Those of a warp's threads; each gets the same bits."""

@@ -8,6 +8,7 @@ one, which then leaves. Two launches, or one where a block holds the row.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from rlx_mlir.codegen import UnsupportedByTemplate
@@ -16,6 +17,7 @@ from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, pointer
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.kernel import row_count
 from rlx_mlir.codegen.specs import TopKSpec
+from rlx_mlir.codegen.structures import pairwise
 
 __all__ = ["emit_top_k"]
 
@@ -119,11 +121,7 @@ def _larger(em: DeviceEmitter, a: Pair, b: Pair) -> Pair:
 
 def _largest(em: DeviceEmitter, pairs: Sequence[Pair]) -> Pair:
     """Of several, joined as a tree."""
-    left = list(pairs)
-    while len(left) > 1:
-        two = [left[i : i + 2] for i in range(0, len(left), 2)]
-        left = [own[0] if len(own) == 1 else _larger(em, *own) for own in two]
-    return left[0]
+    return pairwise(functools.partial(_larger, em), pairs)
 
 
 def _select(em: DeviceEmitter, pairs: Sequence[Pair], k: int, write: Callable[[Value, Pair], None]) -> None:

@@ -77,10 +77,6 @@ class ProductSpec:
     bits: int = 8
     float8: tuple[str, str] | None = None
 
-    def need_bytes(self) -> None:
-        """Raises UnsupportedByTemplate where x is quantised to more than bytes."""
-        need_bytes(self.name, self.bits)
-
     def need_plain(self) -> None:
         """Raises UnsupportedByTemplate where the kernel changes x before its products."""
         if self.norm is not None or self.quantises:
@@ -115,7 +111,3 @@ class QuantizeSpec:
 
     x: Sizes
     bits: int = 8
-
-    def need_bytes(self, name: str) -> None:
-        """As of `ProductSpec`, for a kernel of a name."""
-        need_bytes(name, self.bits)

@@ -19,6 +19,7 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, by_rows
 from rlx_mlir.codegen.row_graph import RowProgram
 from rlx_mlir.codegen.specs import BroadcastSpec
+from rlx_mlir.codegen.specs.products import need_bytes
 from rlx_mlir.errors import InputError
 from rlx_mlir.lowering.functions import argument_attributes, entry_function, kernel_class
 from rlx_mlir.lowering.gpu.build import KERNELS, gpu_module
@@ -74,7 +75,7 @@ def _few_rows(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.gemv import MAX_ROWS, gemv
 
     spec = request.spec
-    spec.need_bytes()
+    need_bytes(request.name, spec.bits)
     rows = spec.rows
     # A norm or quantisation that is part of the kernel is of this schedule alone.
     few_rows = request.choices.take("few_rows", (MAX_ROWS,) if spec.norm is not None or spec.quantises else None)
@@ -123,7 +124,7 @@ def few_rows_of(request: Request) -> Gemv:
 def _quantize(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.quantize import Quantize, quantize
 
-    request.spec.need_bytes(request.name)
+    need_bytes(request.name, request.spec.bits)
     return quantize(request.chip, Quantize(request.name, request.spec.x))
 
 
@@ -133,7 +134,7 @@ def _gemm_hopper(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.products import emit_product_hopper
 
     spec = request.spec
-    spec.need_bytes()
+    need_bytes(request.name, spec.bits)
     spec.need_plain()
     weights = spec.order[1 : 1 + spec.program.accumulators]
     constant, choices = request.constants.issuperset(weights), request.choices
@@ -152,7 +153,7 @@ def _gemm_hopper(request: Request) -> DeviceKernel:
 def _gemm_portable(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.products import emit_product
 
-    request.spec.need_bytes()
+    need_bytes(request.name, request.spec.bits)
     request.spec.need_plain()
     return emit_product(request.spec, request.chip, request.constants, request.choices)
 
