@@ -21,7 +21,7 @@ from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.hub import resolve
-from rlx_mlir.models.model import maxima
+from rlx_mlir.models.programs import maxima
 
 
 def measure(config: ModelConfig, program: str, activations: str) -> dict[str, object]:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from rlx_mlir.measure.tune import tune as tune
     from rlx_mlir.models.embedding import Encoder as Encoder
     from rlx_mlir.models.embedding import load_encoder as load_encoder
+    from rlx_mlir.models.loading import load_model as load_model
     from rlx_mlir.models.model import Model as Model
-    from rlx_mlir.models.model import load_model as load_model
     from rlx_mlir.options import CompileOptions as CompileOptions
     from rlx_mlir.own_ops import TensorSpec as TensorSpec
     from rlx_mlir.own_ops import register_op as register_op
@@ -81,7 +81,7 @@ _EXPORTS: dict[str, str | None] = {
     "emit": "rlx_mlir.compiler",
     "load": "rlx_mlir.runtime.loading",
     "load_encoder": "rlx_mlir.models.embedding",
-    "load_model": "rlx_mlir.models.model",
+    "load_model": "rlx_mlir.models.loading",
     "errors": None,
     "optim": None,
     "training": None,

@@ -188,6 +188,10 @@ class DeviceFaultError(DeviceError):
     """A kernel went wrong, as by an illegal address. The process cannot use the GPU any more."""
 
 
+class QueueFullError(ExecutionError):
+    """An engine has as many requests waiting as it may have."""
+
+
 class CacheError(RlxError):
     """A cache folder or entry cannot be used: not writable, or a checksum that does not hold."""
 

@@ -54,7 +54,7 @@ class Ours:
 
     def __init__(self, setting: Setting, activations: str = "int8", device: str = "cpu", kv_dtype: str = "f32") -> None:
         import rlx_mlir as rlx
-        from rlx_mlir.models.model import _Session
+        from rlx_mlir.models.session import Session
 
         self.model = rlx.load_model(
             setting.path,
@@ -64,7 +64,7 @@ class Ours:
             kv_dtype=kv_dtype,
             target=device,
         )
-        self._session = _Session(self.model)
+        self._session = Session(self.model)
 
     def prefill(self, ids: Sequence[int]) -> float:
         """As `Implementation` says."""

@@ -17,7 +17,8 @@ from rlx_mlir.measure.roofline import Probe, Roofline, rounded_set
 from rlx_mlir.measure.timing import Series
 from rlx_mlir.measure.work import Call, Work
 from rlx_mlir.models import decoder
-from rlx_mlir.models.model import Model, _Session
+from rlx_mlir.models.model import Model
+from rlx_mlir.models.session import Session
 from rlx_mlir.runtime.executable import Executable
 
 #: Blocks that a table names before it only counts the others.
@@ -305,7 +306,7 @@ def profile_model(
         )
     ids = sample_ids(prompt_tokens, model.config.vocab)
     say("warming up")
-    session = _Session(model)
+    session = Session(model)
     session.prefill(ids)
     if decode:
         session.decode(ids[0])
@@ -347,7 +348,7 @@ def sample_ids(count: int, vocab: int) -> list[int]:
 
 def _round(model: Model, ids: Sequence[int], decode: int) -> Iterator[tuple[str, Run]]:
     """A measured prompt, in chunks, and the tokens after it, each with its program."""
-    session = _Session(model)
+    session = Session(model)
     for start in range(0, len(ids), model.chunk):
         part = ids[start : start + model.chunk]
         sizes = {"seq": len(part), "outputs": 1}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rlx_mlir.compiler import CompileOptions
 from rlx_mlir.measure.work import ModuleWork
 from rlx_mlir.models import decoder
-from rlx_mlir.models.model import Model, maxima
+from rlx_mlir.models.model import Model
+from rlx_mlir.models.programs import maxima
 from rlx_mlir.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ __all__ = ["executable_of", "graph_of", "is_on_gpu", "material_of", "options_of"
 
 def executable_of(model: Model, program: str) -> Executable:
     """The compiled module."""
-    found: Any = {"prefill": model._prefill, "decode": model._decode}[program]
+    found: Any = {"prefill": model.programs.prefill, "decode": model.programs.decode}[program]
     assert isinstance(found, Executable)
     return found
 
@@ -27,7 +28,7 @@ def executable_of(model: Model, program: str) -> Executable:
 def is_on_gpu(model: Model) -> bool:
     """Whether a GPU runs the model."""
     # What stands in for compiled code has no artefact.
-    return isinstance(model._decode, Executable) and bool(model._decode.artifact.chip)
+    return isinstance(model.programs.decode, Executable) and bool(model.programs.decode.artifact.chip)
 
 
 def _candidates(model: Model, program: str) -> int:

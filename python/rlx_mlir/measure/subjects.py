@@ -14,7 +14,8 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.measure.profile import sample_ids
 from rlx_mlir.measure.programs import executable_of, graph_of, is_on_gpu, material_of, options_of
 from rlx_mlir.mir.dims import DEFAULT_MAXIMUM
-from rlx_mlir.models.model import Model, _Session
+from rlx_mlir.models.model import Model
+from rlx_mlir.models.session import Session
 from rlx_mlir.runtime.device import DeviceArray
 from rlx_mlir.runtime.executable import Executable
 from rlx_mlir.runtime.prepare import Prepared
@@ -110,12 +111,12 @@ class ModelSubject:
             candidates=model.candidates,
             **{**others, self.name: executable},
         )
-        session = _Session(variant)
+        session = Session(variant)
         if self.name == "prefill":
             return [partial(session.prefill, sample_ids(size, model.config.vocab))]
         # As if there were tokens before: keys of zeros take the same time.
         before = model.context // 2
-        session.tokens.extend(sample_ids(before, model.config.vocab))
+        session.load(sample_ids(before, model.config.vocab), 0, [], None)
         steps = min(_STEPS, model.context - before)
         return [partial(session.advance, token) for token in sample_ids(steps, model.config.vocab)]
 

@@ -12,7 +12,8 @@ from rlx_mlir.measure.roofline import Roofline, measure, rounded_set
 from rlx_mlir.measure.timing import interleave
 from rlx_mlir.measure.work import ModuleWork, Work
 from rlx_mlir.models.generation import Stats
-from rlx_mlir.models.model import Model, maxima
+from rlx_mlir.models.model import Model
+from rlx_mlir.models.programs import maxima
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Models as graphs of blocks: one module for prompts, one for single tokens. What stands in a layer is data.
+"""Models as graphs of blocks: a module for prompts, and some for tokens that follow. What stands in a layer is data.
 
-Both modules read and update a cache of keys and values, and share every parameter:
+All modules read and update caches of keys and values, and share every parameter:
 
-| module    | inputs                                              | results                                  |
-|-----------|-----------------------------------------------------|------------------------------------------|
+| module    | inputs                                              | results                                      |
+|-----------|-----------------------------------------------------|----------------------------------------------|
 | `prefill` | tokens [1, seq], pos [1], rows [outputs], k_i, v_i  | logits [1, outputs, vocab], updated k_i, v_i |
-| `decode`  | tokens [1, 1], pos [1], k_i, v_i                    | logits [1, 1, vocab], updated k_i, v_i   |
+| `decode`  | tokens [1, 1], pos [1], k_i, v_i                    | logits [1, 1, vocab], updated k_i, v_i       |
+| `batch`   | tokens [batch, 1], pos [batch], k_i, v_i            | logits [batch, 1, vocab], updated k_i, v_i   |
+| `extend`  | tokens [1, 8], pos [1], k_i, v_i                    | logits [1, 8, vocab], updated k_i, v_i       |
 
-Numbers of the first three are i32; ``pos`` is the position of the first token, ``rows`` says which tokens of the call
-get logits. The caches of layer i are [1, context, kv_heads * head_dim] of the configuration's ``kv_dtype``, keys after
-rotation. On GPUs, `decode` chooses the next token as well, see `build`.
+Numbers of the first three are i32; ``pos`` are the positions of the first tokens, ``rows`` says which tokens of the
+call get logits. The caches of layer i are [batch, context, kv_heads * head_dim] of the configuration's ``kv_dtype``,
+keys after rotation. On GPUs, `decode` chooses the next token as well, see `build`.
+
+On CPUs, `decode`, `batch` and `extend` give a token the same bits, whatever it is processed with: products add up a row
+in an order of its own, and so does attention of few queries. `prefill` gives a token the same bits in a prompt of any
+length, but others than these three do, since its attention goes over several queries at once.
 """
 
 from __future__ import annotations
@@ -40,7 +46,18 @@ if TYPE_CHECKING:
     from ..hir import GraphModule, Value
 
 PROGRAMS = ("prefill", "decode")
-"""The modules of a model."""
+"""The modules that every model is loaded with."""
+
+EXTENDED = 8
+"""Tokens of a sequence that `extend` processes at once."""
+
+SHAPES: Mapping[str, tuple[int | str, int | str]] = {
+    "prefill": (1, "seq"),
+    "decode": (1, 1),
+    "batch": ("batch", 1),
+    "extend": (1, EXTENDED),
+}
+"""Sequences, and tokens of each, that a module processes at once."""
 
 
 def cache_names(config: ModelConfig) -> list[str]:
@@ -76,7 +93,7 @@ def describe(
 def build(
     config: ModelConfig, program: str, candidates: int = 0, ranks: Mapping[str, int] | None = None
 ) -> GraphModule:
-    """The graph of ``program``, `prefill` or `decode`.
+    """The graph of ``program``, one of `SHAPES`.
 
     With ``candidates``, the token that follows is chosen, too, among so many of the largest logits (`mir.sample`):
 
@@ -95,12 +112,12 @@ def build(
     from ..hir import GraphModule
 
     _check_program(program)
-    prefill = program == "prefill"
+    batch, length = SHAPES[program]
     graph = GraphModule.hir(program)
-    tokens = graph.input("tokens", [1, "seq" if prefill else 1], "i32")
-    pos = graph.input("pos", [1], "i32")
-    rows = graph.input("rows", ["outputs"], "i32") if prefill else None
-    shape: list[int | str] = [1, "context", config.kv_width]
+    tokens = graph.input("tokens", [batch, length], "i32")
+    pos = graph.input("pos", [batch], "i32")
+    rows = graph.input("rows", ["outputs"], "i32") if program == "prefill" else None
+    shape: list[int | str] = [batch, "context", config.kv_width]
     caches = {name: graph.input(name, shape, config.kv_dtype) for name in cache_names(config)}
     params, tables = weight_params(graph, config), rope_params(graph, config, "context")
     adapters = adapter_params(graph, config, ranks or {})
@@ -170,8 +187,8 @@ def parameters(
 
 
 def _check_program(program: str) -> None:
-    if program not in PROGRAMS:
-        raise InputError(f"a model's modules are {', '.join(PROGRAMS)}, but got {program!r}")
+    if program not in SHAPES:
+        raise InputError(f"a model's modules are {', '.join(SHAPES)}, but got {program!r}")
 
 
-__all__ = ["PROGRAMS", "build", "cache_names", "describe", "described", "parameters"]
+__all__ = ["EXTENDED", "PROGRAMS", "SHAPES", "build", "cache_names", "describe", "described", "parameters"]

@@ -1,15 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Text as it is generated: the iterator that `Model.generate` returns, stop strings, and what a run took."""
+"""Text as it is generated: what is asked for, the iterator that `Model.generate` returns, and what a run took."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
+from .. import checks
 from ..errors import InputError
+from .choosing import Chooser, Processor, TokenLogprob
+from .sampling import Sampler
+from .structured import guide_of
+
+if TYPE_CHECKING:
+    from .tokenizer import Tokenizer
+
+
+class Options(TypedDict, total=False):
+    """Options of `Model.generate`, which says what they mean, about what follows a prompt."""
+
+    max_tokens: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    seed: int | None
+    greedy: bool
+    stop: str | Sequence[str]
+    ignore_eos: bool
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float]
+    logits_processors: Sequence[Processor]
+    logprobs: int
+    response_format: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -20,6 +50,8 @@ class Stats:
         prompt_tokens: tokens that were processed before the first logits.
         reused_tokens: tokens of the prompt that were in the cache already.
         generated_tokens: tokens chosen; the first of them comes from the prompt's logits.
+        drafted_tokens: tokens that were proposed ahead, see ``draft`` of `Model.generate`.
+        accepted_tokens: of these, those that were chosen.
         prompt_seconds: time for the prompt.
         decode_seconds: time for the tokens after the first, sampling included, the caller's own work left out.
         load_seconds: opening the file and preparing the weights.
@@ -33,6 +65,8 @@ class Stats:
     prompt_tokens: int = 0
     reused_tokens: int = 0
     generated_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     prompt_seconds: float = 0.0
     decode_seconds: float = 0.0
     load_seconds: float = 0.0
@@ -105,24 +139,206 @@ class StopStrings:
         return text
 
 
+class Stream(Protocol):
+    """Text of tokens that come one by one."""
+
+    def push(self, index: int) -> str:
+        """The text that is complete with one more token."""
+
+    def flush(self) -> str:
+        """The rest."""
+
+
+class Task:
+    """What is asked for after a prompt, and how far it is: pieces of text of chosen tokens, and why it ends.
+
+    Attributes:
+        prompt: ids of the prompt.
+        chooser: chooses the tokens.
+        max_tokens: tokens to generate at most.
+        ids: those that were chosen, but for one that ends the model's turn.
+        reason: why it has ended; None before.
+    """
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        chooser: Chooser,
+        *,
+        stops: StopStrings,
+        stream: Stream,
+        ends: Collection[int],
+        max_tokens: int,
+        context: int,
+    ) -> None:
+        """Starts.
+
+        Args:
+            prompt, chooser, max_tokens: see above.
+            stops: texts at which it ends.
+            stream: makes text of tokens.
+            ends: tokens that end the model's turn.
+            context: positions of a sequence.
+        """
+        self.prompt = list(prompt)
+        self.chooser = chooser
+        self.max_tokens = max_tokens
+        self.ids: list[int] = []
+        self.reason: str | None = None
+        self._stops, self._stream, self._ends = stops, stream, ends
+        self._context = context
+
+    @property
+    def most(self) -> int:
+        """Tokens that may still be chosen."""
+        # The last token that is chosen needs no position.
+        return min(self.max_tokens - len(self.ids), self._context + 1 - len(self.prompt) - len(self.ids))
+
+    def take(self, token: int) -> str:
+        """The text that is complete with one more chosen token; `reason` says whether it was the last one."""
+        if token in self._ends:
+            self.reason = "stop"
+            return self._rest()
+        self.ids.append(token)
+        piece = self._stops.push(self._stream.push(token))
+        if self._stops.found or self.chooser.is_finished:
+            self.reason = "stop"
+        elif len(self.ids) == self.max_tokens:
+            self.reason = "length"
+        elif not self.most:
+            self.reason = "context"
+        return piece + self._rest() if self.reason else piece
+
+    def is_last(self, token: int) -> bool:
+        """Whether a token that was just chosen ends the model's turn, or what is asked for."""
+        return token in self._ends or self.chooser.is_finished
+
+    def _rest(self) -> str:
+        """What was held back."""
+        return "" if self._stops.found else self._stops.push(self._stream.flush()) + self._stops.flush()
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """Of `ids`, where they were asked for."""
+        return self.chooser.logprobs[: len(self.ids)]
+
+
+def task_of(
+    prompt: Sequence[int],
+    tokenizer: Callable[[], Tokenizer],
+    texts: int,
+    context: int,
+    *,
+    max_tokens: int = 256,
+    temperature: float = 0.8,
+    top_k: int = 40,
+    top_p: float = 0.95,
+    min_p: float = 0.0,
+    seed: int | None = None,
+    greedy: bool = False,
+    stop: str | Sequence[str] = (),
+    ignore_eos: bool = False,
+    repetition_penalty: float = 1.0,
+    presence_penalty: float = 0.0,
+    frequency_penalty: float = 0.0,
+    logit_bias: Mapping[int, float] | None = None,
+    logits_processors: Sequence[Processor] = (),
+    logprobs: int = 0,
+    response_format: Mapping[str, Any] | None = None,
+) -> Task:
+    """What is asked for by options of `Model.generate`; raises InputError as that does.
+
+    Args:
+        prompt: ids.
+        tokenizer: gives the model's.
+        texts: ids that have a text.
+        context: positions of a sequence.
+    """
+    checks.whole("max_tokens", max_tokens, 1)
+    checks.flag("ignore_eos", ignore_eos)
+    stops = StopStrings([checks.text("stop", stop)] if isinstance(stop, str) else checks.names("stop", stop))
+    chooser = Chooser(
+        Sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed, greedy=greedy),
+        logit_bias=logit_bias or {},
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        processors=logits_processors,
+        logprobs=logprobs,
+        guide=None if response_format is None else guide_of(response_format, tokenizer()),
+        prompt=prompt,
+    )
+    chooser.check_ids(texts)
+    return Task(
+        prompt,
+        chooser,
+        stops=stops,
+        stream=tokenizer().stream(),
+        ends=frozenset() if ignore_eos else tokenizer().stop_ids,
+        max_tokens=max_tokens,
+        context=context,
+    )
+
+
+def pieces(task: Task, first: Callable[[], int], following: Callable[[], int], spent: list[float]) -> Iterator[str]:
+    """The pieces of text of a task, until it ends.
+
+    Args:
+        task: takes the tokens.
+        first: chooses the first one.
+        following: chooses the one after that which was chosen last.
+        spent: seconds of the first token, and of the others, are added to it; those of the caller aren't counted.
+    """
+    begin = time.perf_counter()
+    token = first()
+    spent[0] += time.perf_counter() - begin
+    while True:
+        begin = time.perf_counter()
+        piece = task.take(token)
+        if len(task.ids) > 1:
+            spent[1] += time.perf_counter() - begin
+        if piece:
+            yield piece
+        if task.reason is not None:
+            return
+        begin = time.perf_counter()
+        token = following()
+        spent[1] += time.perf_counter() - begin
+
+
 class Generation(Iterator[str]):
     """Pieces of text, generated as they are asked for.
 
     Attributes:
-        prompt_ids: token ids of the prompt.
-        ids: token ids chosen so far; those that end a turn are not among them.
-        finish_reason: None while running; then ``stop`` (the model ended, or a stop string came), ``length``
-            (max_tokens), ``context`` (no position is left) or ``closed``.
+        finish_reason: None while running; then ``stop`` (the model ended, a stop string came, or what
+            ``response_format`` asks for is complete), ``length`` (max_tokens), ``context`` (no position is left),
+            ``closed``; and of an engine ``cancelled`` and ``error``.
+        error: what was raised where that is ``error``.
         stats: what it took, complete once it has finished.
     """
 
-    def __init__(self, prompt_ids: Sequence[int], start: Callable[[Generation], Iterator[str]]) -> None:
-        self.prompt_ids = list(prompt_ids)
-        self.ids: list[int] = []
+    def __init__(self, task: Task, start: Callable[[Generation], Iterator[str]]) -> None:
         self.finish_reason: str | None = None
+        self.error: BaseException | None = None
         self.stats = Stats()
+        self.task = task
         self._texts: list[str] = []
         self._pieces = start(self)
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """Token ids of the prompt."""
+        return self.task.prompt
+
+    @property
+    def ids(self) -> list[int]:
+        """Token ids chosen so far; those that end a turn are not among them."""
+        return self.task.ids
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """How likely each of `ids` was, where ``logprobs`` was asked for."""
+        return self.task.logprobs
 
     def __repr__(self) -> str:
         state = self.finish_reason or "running"
@@ -155,4 +371,4 @@ class Generation(Iterator[str]):
         self.finish_reason = self.finish_reason or "closed"
 
 
-__all__ = ["Generation", "Stats", "StopStrings", "peak_rss"]
+__all__ = ["Generation", "Options", "Stats", "StopStrings", "Task", "peak_rss", "pieces", "task_of"]

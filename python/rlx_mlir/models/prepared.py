@@ -89,10 +89,12 @@ class PreparedWeights(Kept):
     Attributes:
         state: `computed`, where they are in memory; `kept`, where they are now in a file; `mapped`, where they were.
         size: bytes of that file, 0 where there is none.
+        params: what programs are given, by name.
     """
 
     def __init__(self, file: GGUFFile) -> None:
         super().__init__()
+        self.params: Mapping[str, np.ndarray] = {}
         self.mapping = file.mapping
         self.state = "computed"
         self.size = 0
@@ -107,6 +109,10 @@ class PreparedWeights(Kept):
         super().__setitem__(key, value)
         if self.state != "mapped":
             self._file.release()  # what was read for one is given back before the next is made
+
+    def bind(self, executable: Any) -> None:
+        """Gives a program the weights: those that others have prepared are shared."""
+        executable.set_params(self.params, shared=self)
 
     def use(self, found: PreparedFile) -> None:
         """Takes weights from a file, which the disk begins to read."""
@@ -229,9 +235,10 @@ def set_weights(
             weights.begin(kept, size)
         except (OSError, RlxError) as error:
             warn(kept.path, error)
+    weights.params = {**params, **added}
     with weights:
         for executable in executables:
-            executable.set_params({**params, **added}, shared=weights)
+            weights.bind(executable)
     file.release()
     return weights
 

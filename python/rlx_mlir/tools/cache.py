@@ -301,7 +301,7 @@ def explain_model(model: str, activations: str, context: int | None, chunk: int)
     """For each module of a model, its entry; where there is none, the nearest one, and in what that differs."""
     from rlx_mlir.compiler import CompileOptions
     from rlx_mlir.models import decoder
-    from rlx_mlir.models.model import maxima
+    from rlx_mlir.models.programs import maxima
     from rlx_mlir.runtime import cache as compile_cache
 
     config, positions = configuration(model, context)

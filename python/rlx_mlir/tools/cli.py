@@ -260,7 +260,7 @@ def generate(
     ] = False,
 ) -> None:
     """Continue a prompt, or answer it with --chat; text appears as it is generated."""
-    from rlx_mlir.models.model import load_model
+    from rlx_mlir.models.loading import load_model
 
     text = sys.stdin.read() if prompt == "-" else prompt
     with progress() as say:
@@ -387,7 +387,7 @@ def compile_model(
     import time
 
     from rlx_mlir.models import decoder
-    from rlx_mlir.models.model import compile_program
+    from rlx_mlir.models.programs import compile_program
     from rlx_mlir.runtime.artifact import Artifact
 
     config, positions = configuration(model, context)
@@ -483,7 +483,7 @@ def _time_compilation(
     from rlx_mlir.compiler import CompileOptions
     from rlx_mlir.measure.compile_timing import time_compilation
     from rlx_mlir.models import decoder
-    from rlx_mlir.models.model import maxima
+    from rlx_mlir.models.programs import maxima
     from rlx_mlir.tools.timing import format_timing
 
     found = []

@@ -63,7 +63,7 @@ def evaluate(
     """Perplexity of a text, in windows; with --against… also the Kullback-Leibler divergence from another model."""
     from rlx_mlir.files import read_text
     from rlx_mlir.finetuning.evaluation import evaluate as find
-    from rlx_mlir.models.model import load_model
+    from rlx_mlir.models.loading import load_model
 
     content = sys.stdin.read() if text == "-" else read_text(Path(text))
     with progress() as say:

@@ -40,7 +40,7 @@ class Loading:
 
     def load(self, say: Callable[[str], None] | None) -> Model:
         """The model; raises what `load_model` raises."""
-        from rlx_mlir.models.model import load_model
+        from rlx_mlir.models.loading import load_model
 
         return load_model(
             self.model,

@@ -220,7 +220,7 @@ def any_module(model: str, program: str, context: int | None, chunk: int) -> tup
 def model_module(model: str, program: str, context: int | None, chunk: int) -> tuple[GraphModule, dict[str, int]]:
     """The graph of a model's module, and the largest sizes of its symbolic dimensions."""
     from rlx_mlir.models import decoder
-    from rlx_mlir.models.model import maxima
+    from rlx_mlir.models.programs import maxima
 
     config, positions = configuration(model, context)
     return decoder.build(config, program), maxima(program, context=positions, chunk=min(chunk, positions))

@@ -20,7 +20,7 @@ from rlx_mlir.errors import ExecutionError, InputError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.model import maxima
+from rlx_mlir.models.programs import maxima
 from rlx_mlir.runtime.executable import Executable
 
 ARM = "aarch64-linux-gnu"

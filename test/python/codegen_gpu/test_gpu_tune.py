@@ -23,7 +23,7 @@ from rlx_mlir.measure.profile import profile_model
 from rlx_mlir.measure.programs import material_of, options_of
 from rlx_mlir.measure.subjects import ModelSubject
 from rlx_mlir.models import decoder
-from rlx_mlir.models.model import compile_program
+from rlx_mlir.models.programs import compile_program
 from rlx_mlir.runtime import cache, tuned
 from rlx_mlir.tools.loading import Loading
 
@@ -98,8 +98,8 @@ def test_what_is_not_faster_is_not_kept(tuner: Any, gpu: FakeCuda, monkeypatch: 
 def test_candidates_are_for_sizes(tuner: Any, model: Any) -> None:
     """Of prompts, for their numbers of rows."""
     own = tuner("prefill", 16, 32, tries=3)
-    found = own._candidates(model._prefill)
-    templates = model._prefill.artifact.templates
+    found = own._candidates(model.programs.prefill)
+    templates = model.programs.prefill.artifact.templates
     tokens = {tokens for tokens, _ in found}
     assert tokens == {16, 32}
     for (rows, kernel), each in found.items():
@@ -114,16 +114,16 @@ def test_candidates_are_for_sizes(tuner: Any, model: Any) -> None:
     joined = tune._joined(found, 0)
     assert any("@16" in text and "@64" in text for text in (" ".join(own) for own in joined.values()))
     # Prompts in one range of rows share its candidates.
-    found = tuner("prefill", 20, 32, tries=3)._candidates(model._prefill)
+    found = tuner("prefill", 20, 32, tries=3)._candidates(model.programs.prefill)
     for tokens, kernel in found:
         assert found[tokens, kernel] == found[32, kernel]
 
 
 def test_what_changes_bits_may_be_left_out(tuner: Any, model: Any) -> None:
-    found = tuner("prefill", 16, tries=20, same_bits=True)._candidates(model._prefill)
+    found = tuner("prefill", 16, tries=20, same_bits=True)._candidates(model.programs.prefill)
     names = {name.partition("@")[0] for each in found.values() for own in each for name in own}
     assert names == {"stages", "sweep", "gemv_warps", "gemv_rows"}
-    found = tuner("decode", tries=20, same_bits=True)._candidates(model._decode)
+    found = tuner("decode", tries=20, same_bits=True)._candidates(model.programs.decode)
     assert any("gemv_warps" in own for own in found[1, "block_quantize_block_dot_add_0"])
     assert not any("gemv_warps" in own for own in found[1, "rms_norm_block_quantize_block_dot_0"])
 
@@ -134,7 +134,7 @@ def test_a_candidate_that_cannot_run_is_left_out(
     def compiled(self: Any, choices: Any) -> Any:
         if any("gemv_warps" in own for own in choices.values()):
             raise DeviceMemoryError("there isn't enough memory")
-        return model._decode
+        return model.programs.decode
 
     monkeypatch.setattr(tune._Tuner, "_compile", compiled)
     with caplog.at_level(logging.WARNING, "rlx_mlir.measure.tune"):

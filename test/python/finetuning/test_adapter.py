@@ -21,7 +21,7 @@ from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import Adapter, new_adapter, products_of, read_adapter, write_adapter
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.layers import ADAPTED
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 
 TOKENS = [5, 80, 260, 7, 7, 299, 31, 4, 150, 2]
 

@@ -14,7 +14,7 @@ from rlx_mlir.finetuning import FineTuning, Reader, Settings, rows_of
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models.adapter import write_adapter
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 
 
 @pytest.mark.slow

@@ -77,5 +77,5 @@ def load_interpreted(
 def compile_interpreted(
     config: ModelConfig, program: str, *, ranks: Mapping[str, int] | None = None, **_options: object
 ) -> Interpreted:
-    """Stands in for `rlx_mlir.models.model.compile_program`."""
+    """Stands in for `rlx_mlir.models.programs.compile_program`."""
     return Interpreted(decoder.build(config, program, ranks=ranks))

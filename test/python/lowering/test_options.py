@@ -23,7 +23,7 @@ from rlx_mlir.compiler import CompileOptions
 from rlx_mlir.fuzz.cases import case_of
 from rlx_mlir.lowering.machine import machine
 from rlx_mlir.measure import shapes
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 from rlx_mlir.tools.cli import app
 
 # Compiling -----------------------------------------------------------------------------------------

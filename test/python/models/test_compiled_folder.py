@@ -16,7 +16,7 @@ from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import decoder
 from rlx_mlir.models.compiled import MANIFEST, CompiledFolder, compiled_folder
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from rlx_mlir.errors import InputError
 from rlx_mlir.models import decode_threads as module
 from rlx_mlir.models.decode_threads import LEAST_BYTES, VARIABLE, candidates, decode_threads, fewest
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 
 RATES = {1: 10.0, 2: 19.0, 3: 24.5, 4: 25.0}
 

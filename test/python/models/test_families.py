@@ -16,7 +16,9 @@ from rlx_mlir import compile
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.model import Model, _Session, load_model
+from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.model import Model
+from rlx_mlir.models.session import Session
 
 FAMILIES = ("qwen2", "qwen3", "gemma3")
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
@@ -61,7 +63,7 @@ def test_compiled_equals_numpy(compiled: Model, expected: np.ndarray) -> None:
 @pytest.mark.parametrize("split", [1, 7, 8, 9, 33])
 @pytest.mark.quick(5)
 def test_prefill_then_decode_equals_prefill(compiled: Model, expected: np.ndarray, split: int) -> None:
-    session = _Session(compiled)
+    session = Session(compiled)
     close(session.prefill(IDS[:split]), expected[split - 1])
     for position in range(split, min(split + 10, len(IDS))):
         close(session.decode(IDS[position]), expected[position])
@@ -149,7 +151,7 @@ def test_layers_are_named_as_their_tensors(path: Path, family: str) -> None:
 
 def test_kernels(compiled: Model, family: str) -> None:
     """All but the rows of the table and of the last positions come from templates; each head is one row of a kernel."""
-    for executable in (compiled._prefill, compiled._decode):
+    for executable in (compiled.programs.prefill, compiled.programs.decode):
         templates = executable.artifact.templates  # type: ignore[attr-defined]
         generic = {name for name, template in templates.items() if template.startswith("generic")}
         assert {name.rsplit("_", 1)[0] for name in generic} == {"gather"}, generic

@@ -16,7 +16,9 @@ from numpy_decoder import NumpyDecoder
 from rlx_mlir.errors import ChatTemplateError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.model import Model, _Session, load_model
+from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.model import Model
+from rlx_mlir.models.session import Session
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +60,7 @@ def long_expected(gemma3_path: Path, long_ids: list[int]) -> np.ndarray:
 
 def last_logits(model: Model, ids: list[int]) -> np.ndarray:
     """Logits after the last ids, the first of them by the prompt's module, others one by one."""
-    session = _Session(model)
+    session = Session(model)
     cut = len(ids) - LAST + 1
     found = [session.prefill(ids[:cut]).copy()]
     found += [session.decode(token).copy() for token in ids[cut:]]
@@ -115,7 +117,7 @@ def test_chunks_equal_the_whole(gemma3_path: Path, exact: Model, long_ids: list[
 
 def test_prefill_then_decode_equals_prefill(exact: Model, tokens: list[int]) -> None:
     expected = exact.logits(tokens[:24])
-    session = _Session(exact)
+    session = Session(exact)
     found = [session.prefill(tokens[:10]).copy()]
     found += [session.decode(token).copy() for token in tokens[10:24]]
     np.testing.assert_allclose(np.stack(found), expected[9:], atol=1e-4 * np.abs(expected).max())
@@ -131,7 +133,7 @@ def test_thread_counts_don_t_change_bits(gemma3_path: Path, int8: Model, tokens:
 
 
 def test_kernels_come_from_templates(model: Model) -> None:
-    for executable in (model._prefill, model._decode):
+    for executable in (model.programs.prefill, model.programs.decode):
         templates = executable.artifact.templates  # type: ignore[attr-defined]
         generic = {name for name, template in templates.items() if template.startswith("generic")}
         assert {name.rsplit("_", 1)[0] for name in generic} == {"gather"}, generic
@@ -150,7 +152,7 @@ def test_chat_needs_a_template(model: Model) -> None:
 
 _START = """
 import json, sys
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 model = load_model(sys.argv[1])
 model.generate("Hello", greedy=True, max_tokens=2).read()
 print(json.dumps(model.stats.to_dict()))

@@ -10,7 +10,8 @@ import pytest
 import tiny_models
 from cuda_harness import emulated_device
 
-from rlx_mlir.models.model import Model, load_model
+from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.model import Model
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 21)]
 SIZES = {"context": 32, "chunk": 16, "cache": False}
@@ -50,7 +51,7 @@ def test_a_model_gives_what_it_gives_on_the_cpu(tmp_path: Path, architecture: st
     wanted = on_cpu.logits(IDS)
     with emulated_device(chip):
         model = load_model(path, activations=activations, target="cuda", **SIZES)  # type: ignore[arg-type]
-        for program in (model._prefill, model._decode):
+        for program in (model.programs.prefill, model.programs.decode):
             kernels = program.artifact.templates  # type: ignore[attr-defined]
             assert not [name for name, own in kernels.items() if own.startswith("generic")], kernels
         check(model.logits(IDS), wanted, activations)
@@ -58,7 +59,7 @@ def test_a_model_gives_what_it_gives_on_the_cpu(tmp_path: Path, architecture: st
         # Chosen by the GPU among the largest logits, and by the host among all of them.
         for top_k in (20, 0):
             assert text_of(model, top_k=top_k, seed=3) == text_of(on_cpu, top_k=top_k, seed=3)
-        kept, made, replayed = model._decode.graph_counts  # type: ignore[attr-defined]
+        kept, made, replayed = model.programs.decode.graph_counts  # type: ignore[attr-defined]
         assert (kept, made) == (3, 3)  # steps that choose come in two directions
         assert replayed >= 9
         del model

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from cuda_harness import emulated_device
 
-from rlx_mlir.models.model import Model, _Session, load_model
+from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.model import Model
+from rlx_mlir.models.session import Session
 
 TEXT = "The capital of France is Paris, and that of Italy is"
 SIZES = {"context": 64, "chunk": 16}
@@ -24,7 +26,7 @@ def log_probabilities(logits: np.ndarray) -> np.ndarray:
 
 def logits_of(model: Model, ids: list[int]) -> list[np.ndarray]:
     """Those after all tokens but the last, by a prompt where they are several, and after the last by decoding."""
-    session = _Session(model)
+    session = Session(model)
     first = session.prefill(ids[:-1]) if len(ids) > 2 else session.decode(ids[0])
     return [first.copy(), session.decode(ids[-1]).copy()]
 

@@ -16,7 +16,9 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.model import Model, _Session, load_model
+from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.model import Model
+from rlx_mlir.models.session import Session
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
 
@@ -108,7 +110,7 @@ def test_compiled_variants_equal_numpy(tmp_path: Path, names: tuple[str, ...]) -
     expected = NumpyDecoder(GGUFFile(path)).logits(IDS)
     model = load_model(path, activations="exact", context=64, chunk=16, cache=False)
     close(model.logits(IDS), expected)
-    session = _Session(model)
+    session = Session(model)
     close(session.prefill(IDS[:19]), expected[18])
     for position in range(19, 24):
         close(session.decode(IDS[position]), expected[position])
@@ -125,7 +127,7 @@ def test_frequency_factors(tmp_path: Path) -> None:
     tensors = {**tiny_models.tensors(), "rope_freqs.weight": np.linspace(1, 8, 8, dtype=np.float32)}
     path = tiny_models.write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors)
     model = load_interpreted(path)
-    assert "rope_freqs.weight" not in model._prefill.params  # type: ignore[attr-defined]
+    assert "rope_freqs.weight" not in model.programs.prefill.params  # type: ignore[attr-defined]
     close(model.logits(IDS[:20]), NumpyDecoder(GGUFFile(path)).logits(IDS[:20]))
 
 
@@ -134,21 +136,21 @@ def test_frequency_factors(tmp_path: Path) -> None:
 def test_chunks_equal_the_whole(tiny_llama: Path, expected: np.ndarray, chunk: int) -> None:
     model = load_interpreted(tiny_llama, chunk=chunk)
     close(model.logits(IDS), expected)
-    close(_Session(model).prefill(IDS), expected[-1])
+    close(Session(model).prefill(IDS), expected[-1])
 
 
 @pytest.mark.parametrize("split", [1, 15, 16, 17, 39])
 @pytest.mark.quick(1)
 def test_prefill_then_decode_equals_prefill(tiny: Model, expected: np.ndarray, split: int) -> None:
-    session = _Session(tiny)
+    session = Session(tiny)
     close(session.prefill(IDS[:split]), expected[split - 1])
     for position in range(split, len(IDS)):
         close(session.decode(IDS[position]), expected[position])
-    assert session.tokens == IDS
+    assert session.tokens == tuple(IDS)
 
 
 def test_only_the_rows_that_are_asked_for(tiny: Model, expected: np.ndarray) -> None:
-    session = _Session(tiny)
+    session = Session(tiny)
     out = np.empty((1, 3, 300), np.float32)
     session._prefill(IDS[:10], np.array([9, 0, 4], np.int32), out)
     close(out[0], expected[[9, 0, 4]])
@@ -206,4 +208,4 @@ def test_smollm2_starts_as_the_golden_text(smollm2_path: Path) -> None:
     np.testing.assert_allclose(
         np.take_along_axis(logits, gold["ids"][:8].astype(np.int64), -1), gold["exact"][:8], atol=1e-3
     )
-    assert isinstance(model._prefill, Interpreted)
+    assert isinstance(model.programs.prefill, Interpreted)

@@ -29,10 +29,13 @@ from rlx_mlir.errors import (
     TimeLimitError,
 )
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
-from rlx_mlir.models import model as model_module
+from rlx_mlir.models import loading
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.generation import Stats, StopStrings
-from rlx_mlir.models.model import Model, load_model, maxima
+from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.model import Model
+from rlx_mlir.models.programs import maxima
+from rlx_mlir.models.session import Session
 
 
 @pytest.fixture
@@ -246,25 +249,25 @@ def test_a_conversation_that_goes_on_keeps_its_prompts(model: Model, tiny_llama:
 
 
 def test_chosen_tokens_are_not_taken_over(model: Model) -> None:
-    session = model_module._Session(model)
+    session = Session(model)
     session.prefill([7, 8, 9])
     session.decode(10)
     session.prefill([11, 12])
     session.keep([7, 8, 9, 10, 11, 12, 13])
-    assert (session.tokens, session.prefilled) == ([7, 8, 9], 3)
+    assert (session.tokens, session.prefilled) == ((7, 8, 9), 3)
     session.prefill([10, 11])
     session.keep([7, 8, 9, 10, 11])
-    assert (session.tokens, session.prefilled) == ([7, 8, 9, 10], 4)
+    assert (session.tokens, session.prefilled) == ((7, 8, 9, 10), 4)
 
 
 def test_gpus_take_over_whole_chunks(model: Model, tiny_llama: Path) -> None:
     """There a row's sums depend on how many rows are computed with it: calls have to be those of a fresh start."""
-    model.reuse = model.chunk
+    model.reuse, model.prefixes = model.chunk, None
     prompt = list(range(5, 45))
     read(model, prompt)
     text, reused = read(model, [*prompt[:-1], 80])
     assert reused == 32
-    assert model._prefill.calls == [16, 16, 8, 8]  # type: ignore[attr-defined]
+    assert model.programs.prefill.calls == [16, 16, 8, 8]  # type: ignore[attr-defined]
     assert text == read(load_interpreted(tiny_llama), [*prompt[:-1], 80])[0]
 
 
@@ -282,7 +285,7 @@ def test_prefill_is_the_same_bits_however_it_is_cut(
     ids = np.random.default_rng(0).integers(0, 300, 40).tolist()
     found = []
     for cuts in ([40], [1, 39], [39, 1], [7, 9, 24], [17, 23], [5] * 8):
-        session, at = model_module._Session(model), 0
+        session, at = Session(model), 0
         for count in cuts:
             logits = session.prefill(ids[at : at + count])
             at += count
@@ -304,15 +307,15 @@ def test_texts_are_the_same_whether_tokens_are_taken_over(tiny_llama: Path, acti
         prior = model.generate(start, greedy=True, max_tokens=10, ignore_eos=True)
         prior.read()
         prompt = [*start, *prior.ids[: int(random.integers(0, 10))], *random.integers(3, 260, 3).tolist()]
-        session = model._take(prompt)
+        session = model.session_for(prompt)
         taken += len(session.tokens)
-        fresh = model_module._Session(model).prefill(prompt)
+        fresh = Session(model).prefill(prompt)
         found = session.prefill(prompt[len(session.tokens) :])
         assert np.array_equal(found.view(np.uint32), fresh.view(np.uint32))
-        model._give_back(session)
+        model.give_back(session)
         text, reused = read(model, prompt, 20)
         assert reused == len(prompt) - 1
-        model._spare = None
+        model.forget()
         assert read(model, prompt, 20) == (text, 0)
     assert taken == 20 * 12
 
@@ -369,8 +372,8 @@ def test_stats(model: Model) -> None:
 def test_prompts_run_in_chunks(tiny_llama: Path) -> None:
     model = load_interpreted(tiny_llama, chunk=16)
     model.generate([5] * 40, greedy=True, max_tokens=2, ignore_eos=True).read()
-    assert model._prefill.calls == [16, 16, 8]  # type: ignore[attr-defined]
-    assert model._decode.calls == [1]  # type: ignore[attr-defined]
+    assert model.programs.prefill.calls == [16, 16, 8]  # type: ignore[attr-defined]
+    assert model.programs.decode.calls == [1]  # type: ignore[attr-defined]
 
 
 def padded(tmp_path: Path, rows: int = 340) -> Path:
@@ -411,7 +414,7 @@ def large_keys(tmp_path: Path, what: str = "attn_k") -> Path:
 def test_keys_beyond_the_caches_type_are_named(
     tmp_path: Path, what: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_module, "compile_program", compile_interpreted)
+    monkeypatch.setattr(loading, "compile_program", compile_interpreted)
     path = large_keys(tmp_path, what)
     model = load_model(path, kv_dtype="f16", context=64)
     expected = (
@@ -475,7 +478,7 @@ def test_load_model(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append({"program": program, **options})
         return compile_interpreted(config, program)
 
-    monkeypatch.setattr(model_module, "compile_program", compile_program)
+    monkeypatch.setattr(loading, "compile_program", compile_program)
     steps: list[str] = []
     model = load_model(tiny_llama, threads=3, activations="exact", context=100, chunk=700, progress=steps.append)
     assert sorted(each["program"] for each in asked) == ["decode", "prefill"]
@@ -490,7 +493,7 @@ def test_load_model(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_load_model_checks_its_arguments_first(tiny_llama: Path) -> None:
     for options, message in (
         ({"activations": "int4"}, "'activations' must be one of auto, int8, int16, exact, but is 'int4'"),
-        ({"chunk": 0}, "'chunk' must be an integer of at least 1, but is 0"),
+        ({"chunk": 0}, "'chunk' is a whole number of at least 1, but got 0"),
         ({"context": 257}, "'context' must be from 1 to the model's, 256, but is 257"),
     ):
         with pytest.raises(InputError, match=message):
@@ -535,7 +538,7 @@ def test_file_stays_usable(tiny_llama: Path) -> None:
 
 _WARM = """
 import sys
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 model = load_model(sys.argv[1], context=64, chunk=16)
 print(model.generate([5, 6, 7], greedy=True, max_tokens=4, ignore_eos=True).read().encode())
 print("mlir" in sys.modules, "rlx_mlir._compiler" in sys.modules, "rlx_mlir.hir" in sys.modules)

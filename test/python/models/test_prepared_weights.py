@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 from rlx_mlir.errors import CacheError, GGUFError, InputError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import prepared
-from rlx_mlir.models.model import Model, load_model
+from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.model import Model
 from rlx_mlir.models.prepared import IN_FOLDER
 from rlx_mlir.runtime import prepared_cache, prepared_file
 from rlx_mlir.runtime.prepared_file import PreparedWriter
@@ -336,7 +337,7 @@ import sys
 import numpy as np
 from pathlib import Path
 from rlx_mlir.models import prepared
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 from rlx_mlir.runtime import prepared_cache
 prepared.LEAST_BYTES = 0
 prepared_cache.folder = lambda: Path(sys.argv[2])

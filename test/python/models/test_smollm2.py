@@ -10,7 +10,9 @@ import pytest
 from golden import distance, distance_on_texts
 
 from rlx_mlir.errors import ContextLengthError, InputError
-from rlx_mlir.models.model import Model, _Session, load_model
+from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.model import Model
+from rlx_mlir.models.session import Session
 
 GOLD = Path(__file__).parents[1] / "data" / "smollm2_a.npz"
 TEXT = "The quick brown fox jumps over the lazy dog. "
@@ -80,7 +82,7 @@ def test_narrow_caches_are_close(
     found = distance(GOLD, logits)
     assert 0 < found.kl_mean <= limit, found
     assert not found.clear_misses, found
-    session = _Session(model)
+    session = Session(model)
     assert {cache.dtype.name for cache in session.caches.values()} == {{"f16": "float16"}.get(kv_dtype, "bfloat16")}
     steps = [session.prefill(tokens[:10]).copy(), *(session.decode(token).copy() for token in tokens[10:14])]
     np.testing.assert_allclose(np.stack(steps), logits[9:14], atol=0.02 * np.abs(logits).max())
@@ -100,10 +102,10 @@ def test_a_cache_of_another_type_is_refused(smollm2_path: Path) -> None:
 def test_chunks_equal_single_tokens(exact: Model, length: int) -> None:
     """A prompt in chunks of 512 gives what it gives when its end comes token by token."""
     ids = (exact.tokenize(TEXT) * (length // 8 + 1))[:length]
-    whole = _Session(exact).prefill(ids).copy()
+    whole = Session(exact).prefill(ids).copy()
     assert np.isfinite(whole).all()
     cut = max(0, length - 4)
-    session = _Session(exact)
+    session = Session(exact)
     if cut:
         session.prefill(ids[:cut])
     for token in ids[cut:]:
@@ -113,7 +115,7 @@ def test_chunks_equal_single_tokens(exact: Model, length: int) -> None:
 
 def test_prefill_then_decode_equals_prefill(exact: Model, tokens: list[int]) -> None:
     expected = exact.logits(tokens[:24])
-    session = _Session(exact)
+    session = Session(exact)
     found = [session.prefill(tokens[:10]).copy()]
     found += [session.decode(token).copy() for token in tokens[10:24]]
     np.testing.assert_allclose(np.stack(found), expected[9:], atol=1e-4 * np.abs(expected).max())

@@ -17,7 +17,7 @@ from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.frontends.gguf_split import part_name
 from rlx_mlir.models.config import WEIGHT_TYPES
 from rlx_mlir.models.description import describe_file, format_description
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 24)]
 MATRICES = ("token_embd", "output", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")

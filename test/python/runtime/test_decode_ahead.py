@@ -21,8 +21,10 @@ from cuda_harness import FakeCuda, fake_device
 from rlx_mlir.errors import DeviceFaultError, ExecutionError
 from rlx_mlir.measure.summary import summarize
 from rlx_mlir.models.ahead import MOST_AHEAD
-from rlx_mlir.models.model import Model, _Session, load_model
+from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.model import Model
 from rlx_mlir.models.sampling import Sampler
+from rlx_mlir.models.session import Session
 
 PROMPT, FIRST = [10, 11, 12, 13], 7
 WAITS = ("cuStreamSynchronize", "cuEventSynchronize")
@@ -65,15 +67,15 @@ def cuda() -> Iterator[FakeCuda]:
 
 @pytest.fixture
 def model(path: Path, cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
-    original = _Session.prefill
+    original = Session.prefill
 
-    def prefill(session: _Session, ids: Sequence[int]) -> np.ndarray:
+    def prefill(session: Session, ids: Sequence[int]) -> np.ndarray:
         """Nobody computes these logits: token 7 comes first."""
         logits = np.zeros_like(original(session, ids))
         logits[FIRST] = 50
         return logits
 
-    monkeypatch.setattr(_Session, "prefill", prefill)
+    monkeypatch.setattr(Session, "prefill", prefill)
     model = load_model(path, target="cuda", context=64, chunk=16)
     assert model.reuse == 16
     yield model
@@ -197,7 +199,7 @@ def test_nothing_to_choose(model: Model, script: Script) -> None:
 def test_a_fault_in_the_middle_names_the_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with fake_device("sm_90a", leaks=False) as cuda:
         script = Script(cuda)
-        monkeypatch.setattr(_Session, "prefill", lambda session, ids: np.eye(1, 300, FIRST)[0])
+        monkeypatch.setattr(Session, "prefill", lambda session, ids: np.eye(1, 300, FIRST)[0])
         model = load_model(path, target="cuda", context=64, chunk=16)
         script.fails_at = 2
         generation = model.generate(PROMPT, max_tokens=50, greedy=True, ignore_eos=True)
@@ -213,7 +215,7 @@ def test_a_fault_in_the_middle_names_the_runs(path: Path, monkeypatch: pytest.Mo
 def test_what_a_run_did_beside_the_limits_of_the_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with fake_device("sm_90a", memory=64 << 20) as cuda:
         Script(cuda)
-        monkeypatch.setattr(_Session, "prefill", lambda session, ids: np.eye(1, 300, FIRST)[0])
+        monkeypatch.setattr(Session, "prefill", lambda session, ids: np.eye(1, 300, FIRST)[0])
         model = load_model(path, target="cuda", context=64, chunk=16)
         generation = model.generate(PROMPT, max_tokens=5, greedy=True, ignore_eos=True)
         generation.read()

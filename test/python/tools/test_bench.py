@@ -16,12 +16,12 @@ import pytest
 from test_cli import rlx
 
 import rlx_mlir
+from rlx_mlir.activations import ACTIVATIONS
 from rlx_mlir.errors import ExecutionError, InputError, UnsupportedError
 from rlx_mlir.measure import bench, models, rivals, shapes, workloads
 from rlx_mlir.measure.bench import Request
 from rlx_mlir.measure.models import Setting
 from rlx_mlir.measure.rivals import RIVALS, Rival
-from rlx_mlir.models.model import ACTIVATIONS
 from rlx_mlir.tools import bench as command
 from rlx_mlir.tools.options import Device
 

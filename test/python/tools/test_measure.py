@@ -355,7 +355,7 @@ def test_a_model_is_profiled(profile: Profile) -> None:
 
 
 def test_the_calls_are_those_of_the_plan(model: Any, profile: Profile) -> None:
-    for program, executable in zip(profile.programs, (model._prefill, model._decode), strict=True):
+    for program, executable in zip(profile.programs, (model.programs.prefill, model.programs.decode), strict=True):
         names = [executable.artifact.kernels[call[0]] for call in executable.artifact.calls]
         assert [call.kernel for call in program.calls] == names
 

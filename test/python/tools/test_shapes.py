@@ -18,7 +18,7 @@ from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.measure import shapes
 from rlx_mlir.measure.shapes import MIXES, SIZES, Shape, named, shape_file, write_shape
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 
 #: Columns are those of one block of K-quants; layers as many as a mix needs to have layers of both kinds.
 TINY = Shape("tiny", 4, 256, 512, 4, 2, 300, "q4_k_m", context=512)

@@ -26,7 +26,7 @@ from rlx_mlir.measure.programs import executable_of
 from rlx_mlir.measure.subjects import ModuleSubject
 from rlx_mlir.measure.timing import Comparison, Series
 from rlx_mlir.models import decoder
-from rlx_mlir.models.model import compile_program
+from rlx_mlir.models.programs import compile_program
 from rlx_mlir.runtime import cache, tuned
 from rlx_mlir.runtime.tiles import request_tiles
 from rlx_mlir.tools.loading import Loading

@@ -12,8 +12,8 @@ contribute even where their memory holds NaN. An additive bias is arithmetic, no
 (and zeros where all are -inf), but 0 * NaN stays NaN.
 
 Two schedules, both f32 throughout (narrower elements are widened when they are loaded) and with results that depend
-neither on how units are cut nor on other rows: prompts (`attention_prefill.py`), and single queries, Sq = 1
-(`attention_decode.py`).
+neither on how units are cut nor on other rows: prompts (`attention_prefill.py`), and few queries, each by itself
+(`attention_decode.py`): those without other ones (Sq = 1), and up to `FEW` of a sequence with a cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rlx_mlir.tuning.cpu import SHARED
 
 from .attention_amx import TilePrefill
 from .attention_base import Schedule
-from .attention_decode import Decode
+from .attention_decode import FEW, Decode
 from .attention_prefill import Prefill
 from .kernel import Finish, Scratch, write_kernel, write_shared_kernel
 from .registry import Generator
@@ -78,7 +78,10 @@ Config = tuple[AttentionSpec, type[Schedule]]
 
 def _configure(name: str, spec: AttentionSpec, target: Target) -> Config:
     check_attention(spec)
-    return spec, Decode if shape_of(spec.q)[spec.sequence_axis] == 1 else Prefill
+    queries = shape_of(spec.q)[spec.sequence_axis]
+    has_cache = any(operand == "pos" for operand, _ in spec.operands)
+    is_decode = queries == 1 or (has_cache and queries is not None and 0 < queries <= FEW)
+    return spec, Decode if is_decode else Prefill
 
 
 def _configure_tiles(name: str, spec: AttentionSpec, target: Target) -> Config | None:

@@ -135,10 +135,6 @@ class Schedule:
             flat = flat * size + (0 if size == 1 else index)
         return flat * self.mask_dims[-1]
 
-    def first_mask_row(self, b: Index, h: Index) -> Index:
-        """Where the mask's row of the first query of a head starts."""
-        return self.mask_row(*(b, h, 0)[: len(self.mask_dims) - 1])
-
     def copy_wide(self, source: Value, at: Index, target: Value, to: Index, factor: float | None = None) -> None:
         """`size` elements from `source[at]` on, as f32 and times `factor`, to `target[to]`: a row of a head."""
         em = self.em

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention of single queries (Sq = 1): **lanes run over the head size**, and keys are shared out.
+"""Attention of few queries, each by itself: **lanes run over the head size**, and keys are shared out.
+
+A query of a batch element is a row of the work, and is computed as if it were alone: several queries (Sq > 1) have the
+bits that each has where Sq = 1.
 
 What limits this is reading the keys and values. The work is cut into parts: a KV head and a chunk of its keys, read
 once for all heads that share it. A part leaves sums of weighted values, the maximum of its scores and the sum of its
@@ -16,15 +19,16 @@ not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of, vec
 from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
 
 from .attention_base import Heads, KeyRange, Schedule
 from .kernel import Scratch
 from .target import ELEMENT_BITS, Target
 
-__all__ = ["Decode"]
+__all__ = ["FEW", "Decode"]
 
 CHUNK = 128
 """Keys of a part of the work."""
@@ -35,12 +39,31 @@ RECORD = 16
 LINE = 64
 """Bytes of a cache line."""
 
+FEW = 8
+"""Queries of a sequence, with a cache, that are computed each by itself, at most."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query of the batch.
+
+    Attributes:
+        number: among all of them.
+        batch: the batch element that it is of.
+        place: which query of that it is.
+    """
+
+    number: Index
+    batch: Index
+    place: Index
+
 
 class Decode(Schedule):
     """Heads of one query; see the module's docstring."""
 
     def __init__(self, em: Emitter, spec: AttentionSpec, target: Target) -> None:
         super().__init__(em, spec, target)
+        self.queries = shape_of(spec.q)[spec.sequence_axis] or 1
         self.padded = -(-self.size // self.lanes) * self.lanes
         self.bytes = self.size * ELEMENT_BITS[self.stored] // 8
         # Rows that are prefetched before they are needed: about 4 KB, in whole blocks of keys.
@@ -57,9 +80,19 @@ class Decode(Schedule):
         super().bind(buffers, results)
         self.take_shared(buffers["q"], buffers["k"], Scratch(self.em, results[-1]))
 
+    def rows(self, q: Value) -> Index:
+        """Queries of the whole batch."""
+        return self.batch(q) * self.queries
+
+    def query_at(self, number: Index) -> Query:
+        """A query by its number."""
+        if self.queries == 1:
+            return Query(number, number, 0)
+        return Query(number, number // self.queries, number % self.queries)
+
     def units(self, q: Value, k: Value) -> Index:
         """As many as there may be parts; `body` shares those out that have keys."""
-        return self.batch(q) * (self.spec.kv_heads * self.chunks(k))
+        return self.rows(q) * (self.spec.kv_heads * self.chunks(k))
 
     def chunks(self, k: Value) -> Index:
         """How many chunks of keys there may be, one at least."""
@@ -67,8 +100,8 @@ class Decode(Schedule):
         return em.imax(em.iceildiv(em.dim(k, self.spec.sequence_axis), CHUNK), 1)
 
     def heads(self, q: Value) -> Index:
-        """Query heads of the whole batch: the units of `combine`."""
-        return self.batch(q) * self.spec.num_heads
+        """Heads of all queries: the units of `combine`."""
+        return self.rows(q) * self.spec.num_heads
 
     def take_scratch(self, k: Value, parts: Scratch) -> None:
         """Multiplied queries and scores of the heads that share a KV head; keys or values that were widened."""
@@ -83,16 +116,16 @@ class Decode(Schedule):
         group = self.spec.group
         self.record = group * self.padded + -(-2 * group // RECORD) * RECORD
         self.slots = self.chunks(k)
-        count = self.batch(q) * self.spec.kv_heads * self.slots
+        count = self.rows(q) * self.spec.kv_heads * self.slots
         self.records = parts.take([count * self.record], "f32")
 
     def take_row(self, parts: Scratch) -> None:
         """A row of the result as f32."""
         self.row = parts.take([self.padded], "f32")
 
-    def record_at(self, b: Index, kv_head: Index, chunk: Index) -> Index:
+    def record_at(self, query: Query, kv_head: Index, chunk: Index) -> Index:
         """Where a part's record starts."""
-        head = b * self.spec.kv_heads + kv_head
+        head = query.number * self.spec.kv_heads + kv_head
         return (head * self.slots + chunk) * self.record
 
     # Parts ----------------------------------------------------------------------------------------
@@ -101,10 +134,10 @@ class Decode(Schedule):
         em, kv_heads = self.em, self.spec.kv_heads
         units = kv_heads * self.slots
         last = (end + (units - 1)) // units
-        with em.loop(begin // units, last, hint="b") as batch:
-            b = batch.iv
-            before = b * units
-            keys = self.keys(b, 0, 1)
+        with em.loop(begin // units, last, hint="query") as loop:
+            query = self.query_at(loop.iv)
+            before = query.number * units
+            keys = self.keys(query.batch, query.place, 1)
             first = keys.lo // CHUNK
             edges = [
                 self.first_part(edge - before, units, keys, first)
@@ -115,10 +148,10 @@ class Decode(Schedule):
                 kv_head = part.iv % kv_heads
                 start = chunk * CHUNK
                 low, high = em.imax(start, keys.lo), em.imin(start + CHUNK, keys.hi)
-                self.part(b, kv_head, low, high, self.record_at(b, kv_head, chunk))
+                self.part(query, kv_head, low, high, self.record_at(query, kv_head, chunk))
 
     def first_part(self, unit: Index, units: Index, keys: KeyRange, first: Index) -> Index:
-        """The first part of unit number `unit` of a batch element: all get as many keys, to half a part."""
+        """The first part of unit number `unit` of a query: all get as many keys, to half a part."""
         em, kv_heads = self.em, self.spec.kv_heads
         count = em.imax(keys.hi - keys.lo, 0)
         parts = em.imax(em.iceildiv(keys.hi, CHUNK) - first, 0) * kv_heads
@@ -129,15 +162,15 @@ class Decode(Schedule):
         near = em.select(em.cmpi("eq", unit, units), parts, near)
         return em.imin(near, parts)
 
-    def part(self, b: Index, kv_head: Index, low: Index, high: Index, record: Index) -> None:
+    def part(self, query: Query, kv_head: Index, low: Index, high: Index, record: Index) -> None:
         """What keys low .. high - 1 give to the heads that share a KV head."""
-        self.start(b, kv_head, record)
-        self.score_block(b, kv_head, low, high)
+        self.start(query, kv_head, record)
+        self.score_block(query, kv_head, low, high)
         self.weigh(record, high - low)
-        self.accumulate(b, kv_head, low, high, record)
+        self.accumulate(query, kv_head, low, high, record)
 
-    def start(self, b: Index, kv_head: Index, record: Index) -> None:
-        """Queries as f32, multiplied; nothing summed so far."""
+    def start(self, query: Query, kv_head: Index, record: Index) -> None:
+        """The heads of a query as f32, multiplied; nothing summed so far."""
         em, group = self.em, self.spec.group
         with em.loop(0, group, hint="head") as head:
             row = head.iv * self.padded
@@ -146,7 +179,12 @@ class Decode(Schedule):
                 em.vstore(em.zero(self.type), self.records, [record + at])
                 em.vstore(em.zero(self.type), self.query, [at])
             h = kv_head * group + head.iv
-            self.copy_wide(self.q.flat, self.q.base(b, h), self.query, row, self.query_factor)
+            self.copy_wide(self.q.flat, self.head_at(self.q, query, h), self.query, row, self.query_factor)
+
+    def head_at(self, x: Heads, query: Query, h: Index) -> Index:
+        """Where a head of a query, or of its result, starts."""
+        base = x.base(query.batch, h)
+        return base if self.queries == 1 else base + query.place * x.stride
 
     # Results --------------------------------------------------------------------------------------
 
@@ -155,11 +193,11 @@ class Decode(Schedule):
         self.take_row(parts)
         em, heads, group = self.em, self.spec.num_heads, self.spec.group
         with em.loop(begin, end, hint="head") as head:
-            b, h = head.iv // heads, head.iv % heads
+            query, h = self.query_at(head.iv // heads), head.iv % heads
             kv_head, own = h // group, h % group
-            keys = self.keys(b, 0, 1)
+            keys = self.keys(query.batch, query.place, 1)
             first, last = keys.lo // CHUNK, em.iceildiv(em.imax(keys.hi, 0), CHUNK)
-            base = self.record_at(b, kv_head, 0)
+            base = self.record_at(query, kv_head, 0)
             maxima = base + group * self.padded + own
             with em.loop(first, last, 1, em.const(NEGATIVE_INFINITY, "f32"), hint="chunk") as chunk:
                 maximum = em.load(self.records, [maxima + chunk.iv * self.record])
@@ -186,7 +224,7 @@ class Decode(Schedule):
                     part.yield_([self.fma(total, own_weight, sum_) for total, sum_ in pairs])
                 for at, total in zip(places, part.result, strict=True):
                     em.vstore(self.normalised(total, sums, inverse), self.row, [at])
-            self.write_row(self.out.base(b, h))
+            self.write_row(self.head_at(self.out, query, h))
 
     def write_row(self, out: Index) -> None:
         """A row of the result, which stands in scratch, from `out` on."""
@@ -242,9 +280,9 @@ class Decode(Schedule):
 
     # Scores ---------------------------------------------------------------------------------------
 
-    def score_block(self, b: Index, kv_head: Index, low: Index, high: Index) -> None:
+    def score_block(self, query: Query, kv_head: Index, low: Index, high: Index) -> None:
         """Scores of keys low .. high - 1 for the heads of a group; those that pad the last vector are -inf."""
-        em, group = self.em, self.spec.group
+        em, group, b = self.em, self.spec.group, query.batch
         base = self.k.base(b, kv_head)
         own, then = self.rows_from(self.k, b, kv_head, low), self.rows_from(self.v, b, kv_head, low)
         blocks = em.iceildiv(high - low, self.lanes) * self.lanes
@@ -263,7 +301,7 @@ class Decode(Schedule):
             with em.loop(0, group, hint="head") as head:
                 bias, seen = None, valid
                 if self.mask is not None:
-                    row = self.first_mask_row(b, kv_head * group + head.iv)
+                    row = self.mask_row_of(query, kv_head * group + head.iv)
                     mask = self.mask_lanes(row + block.iv, valid)
                     if self.spec.mask_kind == "custom":
                         seen = em.cmpf("oge", mask, 0.5)
@@ -272,6 +310,10 @@ class Decode(Schedule):
                 score = self.score(self.products(head.iv, source, rows), bias)
                 score = em.select(seen, score, NEGATIVE_INFINITY)
                 em.vstore(score, self.scores, [head.iv * CHUNK + (block.iv - low)])
+
+    def mask_row_of(self, query: Query, h: Index) -> Index:
+        """Where the mask's row of a head of a query starts."""
+        return self.mask_row(*(query.batch, h, query.place)[: len(self.mask_dims) - 1])
 
     def mask_lanes(self, at: Index, valid: Value) -> Value:
         """The mask of `lanes` keys as f32, zeros where they don't exist."""
@@ -320,9 +362,9 @@ class Decode(Schedule):
 
     # Values ---------------------------------------------------------------------------------------
 
-    def accumulate(self, b: Index, kv_head: Index, low: Index, high: Index, record: Index) -> None:
+    def accumulate(self, query: Query, kv_head: Index, low: Index, high: Index, record: Index) -> None:
         """total += sum of weight * value, a few keys of all heads of a group at a time."""
-        em, columns, group = self.em, self.columns(), self.spec.group
+        em, columns, group, b = self.em, self.columns(), self.spec.group, query.batch
         base = self.v.base(b, kv_head)
         after = kv_head + 1
         last = em.cmpi("eq", after, self.spec.kv_heads)
@@ -343,7 +385,7 @@ class Decode(Schedule):
                 kept = None
                 if self.spec.mask_kind == "custom":
                     h = kv_head * group + head.iv
-                    kept = self.first_mask_row(b, h) + block.iv
+                    kept = self.mask_row_of(query, h) + block.iv
                 total = record + head.iv * self.padded
                 for at in range(0, len(columns), self.width):
                     part = columns[at : at + self.width]

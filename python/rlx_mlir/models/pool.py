@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Keys and values of several sequences side by side, as a module reads them that processes them together."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from .session import copy_rows
+
+
+class Pool:
+    """Caches [rows, context, width], of which each row is for one sequence.
+
+    Memory is taken by pages of the system where keys and values are written, and given back where a row is cleared: a
+    row takes as much as its sequence is long, not as much as the context.
+
+    Attributes:
+        caches: by name.
+    """
+
+    def __init__(self, rows: int, context: int, kinds: Mapping[str, np.ndarray]) -> None:
+        """Takes addresses for so many rows, and no memory.
+
+        Args:
+            rows: how many sequences.
+            context: positions of each.
+            kinds: a row of each cache, [1, width], by name.
+        """
+        self._memory: dict[str, mmap.mmap] = {}
+        self.caches: dict[str, np.ndarray] = {}
+        for name, row in kinds.items():
+            shape = (rows, context, *row.shape[1:])
+            self._memory[name] = mmap.mmap(-1, max(math.prod(shape) * row.itemsize, 1))
+            self.caches[name] = np.ndarray(shape, row.dtype, self._memory[name])
+
+    def view(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        """Rows start .. stop - 1 of each cache."""
+        return {name: cache[start:stop] for name, cache in self.caches.items()}
+
+    def rows(self, row: int, count: int) -> dict[str, np.ndarray]:
+        """The first ``count`` positions of a row, [count, width] by name: views."""
+        return {name: cache[row, :count] for name, cache in self.caches.items()}
+
+    def load(self, row: int, count: int, parts: Sequence[Mapping[str, np.ndarray]]) -> None:
+        """Copies keys and values of ``count`` positions into a row; ``parts`` are those of `copy_rows`."""
+        copy_rows(parts, self.caches, row, 0, count)
+
+    def move(self, source: int, target: int, count: int) -> None:
+        """Copies the first ``count`` positions of a row to another one, and clears it."""
+        self.load(target, count, [self.rows(source, count)])
+        self.clear(source, count)
+
+    def clear(self, row: int, count: int) -> None:
+        """Gives back the memory of a row whose first ``count`` positions were written: whole pages of it."""
+        for name, cache in self.caches.items():
+            size = cache[row].nbytes
+            begin, end = row * size, row * size + cache[row, :count].nbytes
+            begin += -begin % mmap.PAGESIZE
+            end -= end % mmap.PAGESIZE
+            if begin < end:
+                self._memory[name].madvise(mmap.MADV_DONTNEED, begin, end - begin)
+
+
+__all__ = ["Pool"]
