@@ -49,7 +49,7 @@ class Sampler:
         greedy: bool = False,
         min_p: float = 0.0,
     ) -> None:
-        """Raises InputError where temperature < 0, top_k < 0, top_p isn't in (0, 1], min_p isn't in [0, 1], seed < 0."""
+        """Raises InputError where temperature, top_k or seed is below 0, top_p not in (0, 1] or min_p not in [0, 1]."""
         if not (math.isfinite(checks.real("temperature", temperature)) and temperature >= 0):
             raise InputError(f"'temperature' must be finite and at least 0, but is {temperature}")
         checks.whole("top_k", top_k)
@@ -79,9 +79,7 @@ class Sampler:
     def clone(self) -> Sampler:
         """Another sampler in the same state: both make the same choices from here on, each with its own stream."""
         twin = copy.copy(self)
-        generator = np.random.PCG64(0)
-        generator.state = self._random.bit_generator.state
-        twin._random = np.random.Generator(generator)
+        twin._random = copy.deepcopy(self._random)
         return twin
 
     @overload
@@ -131,8 +129,7 @@ class Sampler:
     def _distribution(self, values: npt.NDArray[np.float32]) -> tuple[_Ids, npt.NDArray[np.float64]]:
         if self.greedy:
             return np.array([np.argmax(values)], np.int64), np.ones(1)
-        ids = self._largest(values)
-        ids = ids[np.argsort(-values[ids], kind="stable")]
+        ids = largest_ids(values, self.top_k)
         return self._nucleus(ids, values[ids])
 
     def _nucleus(self, ids: _Ids, values: npt.NDArray[np.float32]) -> tuple[_Ids, npt.NDArray[np.float64]]:
@@ -149,17 +146,24 @@ class Sampler:
             ids, probabilities = ids[:count], probabilities[:count] / probabilities[:count].sum()
         return ids, probabilities
 
-    def _largest(self, values: npt.NDArray[np.float32]) -> _Ids:
-        """Indices of the ``top_k`` largest values in ascending order; never of -inf."""
-        size = len(values)
-        if not 0 < self.top_k < size:
-            return np.flatnonzero(values > -np.inf)
-        threshold = np.partition(values, size - self.top_k)[size - self.top_k]
-        above = np.flatnonzero(values > threshold)
-        if threshold == -np.inf:
-            return above
-        equal = np.flatnonzero(values == threshold)[: self.top_k - len(above)]
-        return np.union1d(above, equal)
+
+def largest_ids(values: npt.NDArray[np.float32], count: int) -> _Ids:
+    """Indices of the ``count`` largest values, the largest first, of equal ones the first; 0 is all. Never of -inf."""
+    ids = _largest(values, count)
+    return ids[np.argsort(-values[ids], kind="stable")]
+
+
+def _largest(values: npt.NDArray[np.float32], count: int) -> _Ids:
+    """The same indices in ascending order."""
+    size = len(values)
+    if not 0 < count < size:
+        return np.flatnonzero(values > -np.inf)
+    threshold = np.partition(values, size - count)[size - count]
+    above = np.flatnonzero(values > threshold)
+    if threshold == -np.inf:
+        return above
+    equal = np.flatnonzero(values == threshold)[: count - len(above)]
+    return np.union1d(above, equal)
 
 
 def checked_logits(logits: np.ndarray, row: int | None) -> npt.NDArray[np.float32]:
