@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import overload
 
@@ -25,7 +26,11 @@ class Sampler:
     2. keep the ``top_k`` largest (of equal ones, those of smaller index); 0 keeps all;
     3. softmax over what is kept;
     4. keep the shortest run of most likely tokens whose probabilities reach ``top_p``; 1.0 keeps all;
-    5. renormalise and draw.
+    5. keep those at least ``min_p`` times as likely as the likeliest; 0 keeps all;
+    6. renormalise and draw.
+
+    Both 4 and 5 look at the probabilities of 3, so that the shorter of two runs is kept, whichever comes first.
+    ``min_p`` is from Nguyen et al., "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs", 2024.
 
     ``greedy`` or a temperature of 0 takes the largest logit, of equal ones the first. Two samplers with the same
     parameters and ``seed`` make the same choices for the same logits; each has its own stream, and ``seed=None``
@@ -42,19 +47,23 @@ class Sampler:
         top_p: float = 0.95,
         seed: int | None = None,
         greedy: bool = False,
+        min_p: float = 0.0,
     ) -> None:
-        """Raises InputError where temperature < 0, top_k < 0, top_p is not in (0, 1], or seed < 0."""
+        """Raises InputError where temperature, top_k or seed is below 0, top_p not in (0, 1] or min_p not in [0, 1]."""
         if not (math.isfinite(checks.real("temperature", temperature)) and temperature >= 0):
             raise InputError(f"'temperature' must be finite and at least 0, but is {temperature}")
         checks.whole("top_k", top_k)
         if not 0 < checks.real("top_p", top_p) <= 1:
             raise InputError(f"'top_p' must be in (0, 1], but is {top_p}")
+        if not 0 <= checks.real("min_p", min_p) <= 1:
+            raise InputError(f"'min_p' must be in [0, 1], but is {min_p}")
         if seed is not None:
             checks.whole("seed", seed, most=2**128 - 1)
         checks.flag("greedy", greedy)
         self.temperature = float(temperature)
         self.top_k = int(top_k)
         self.top_p = float(top_p)
+        self.min_p = float(min_p)
         self.seed = seed
         self.greedy = greedy or temperature == 0
         self._random = np.random.Generator(np.random.PCG64(seed))
@@ -62,7 +71,16 @@ class Sampler:
     def __repr__(self) -> str:
         if self.greedy:
             return "Sampler(greedy=True)"
-        return f"Sampler(temperature={self.temperature}, top_k={self.top_k}, top_p={self.top_p}, seed={self.seed})"
+        return (
+            f"Sampler(temperature={self.temperature}, top_k={self.top_k}, top_p={self.top_p}, min_p={self.min_p}, "
+            f"seed={self.seed})"
+        )
+
+    def clone(self) -> Sampler:
+        """Another sampler in the same state: both make the same choices from here on, each with its own stream."""
+        twin = copy.copy(self)
+        twin._random = copy.deepcopy(self._random)
+        return twin
 
     @overload
     def __call__(self, logits: np.ndarray[tuple[int], np.dtype[np.floating]]) -> int: ...
@@ -80,11 +98,11 @@ class Sampler:
         return self._choose(logits, None)
 
     def needs_at_most(self, count: int) -> bool:
-        """Whether the ``count`` largest logits are enough to choose."""
-        return self.greedy or 0 < self.top_k <= count
+        """Whether `mir.sample` chooses as this sampler does, of the ``count`` largest logits; it has no ``min_p``."""
+        return self.greedy or (0 < self.top_k <= count and not self.min_p)
 
     def controls(self, candidates: int) -> npt.NDArray[np.float32]:
-        """What `mir.sample` reads of a sampler that needs no more than so many candidates, [3]."""
+        """What `mir.sample` reads of a sampler for which `needs_at_most` of so many candidates holds, [3]."""
         return np.array([0 if self.greedy else self.temperature, self.top_k or candidates, self.top_p], np.float32)
 
     def draws(self, count: int) -> npt.NDArray[np.float32]:
@@ -95,10 +113,10 @@ class Sampler:
 
     def probabilities(self, logits: np.ndarray) -> tuple[_Ids, npt.NDArray[np.float64]]:
         """Ids that can be drawn from logits ``[vocab]``, the most likely first, and their probabilities (sum 1)."""
-        return self._distribution(_checked(logits, None))
+        return self._distribution(checked_logits(logits, None))
 
     def _choose(self, logits: np.ndarray, row: int | None) -> int:
-        values = _checked(logits, row)
+        values = checked_logits(logits, row)
         if self.greedy:
             return int(np.argmax(values))
         return self._draw(*self._distribution(values))
@@ -111,8 +129,7 @@ class Sampler:
     def _distribution(self, values: npt.NDArray[np.float32]) -> tuple[_Ids, npt.NDArray[np.float64]]:
         if self.greedy:
             return np.array([np.argmax(values)], np.int64), np.ones(1)
-        ids = self._largest(values)
-        ids = ids[np.argsort(-values[ids], kind="stable")]
+        ids = largest_ids(values, self.top_k)
         return self._nucleus(ids, values[ids])
 
     def _nucleus(self, ids: _Ids, values: npt.NDArray[np.float32]) -> tuple[_Ids, npt.NDArray[np.float64]]:
@@ -120,26 +137,37 @@ class Sampler:
         kept = values.astype(np.float64)
         weights = np.exp((kept - kept[0]) / self.temperature)
         probabilities = weights / weights.sum()
+        count = len(ids)
         if self.top_p < 1:
             count = int(np.searchsorted(np.cumsum(probabilities), self.top_p)) + 1
+        if self.min_p:  # weights are relative to the largest, in descending order
+            count = min(count, int(np.count_nonzero(weights >= self.min_p)))
+        if count < len(ids):
             ids, probabilities = ids[:count], probabilities[:count] / probabilities[:count].sum()
         return ids, probabilities
 
-    def _largest(self, values: npt.NDArray[np.float32]) -> _Ids:
-        """Indices of the ``top_k`` largest values in ascending order; never of -inf."""
-        size = len(values)
-        if not 0 < self.top_k < size:
-            return np.flatnonzero(values > -np.inf)
-        threshold = np.partition(values, size - self.top_k)[size - self.top_k]
-        above = np.flatnonzero(values > threshold)
-        if threshold == -np.inf:
-            return above
-        equal = np.flatnonzero(values == threshold)[: self.top_k - len(above)]
-        return np.union1d(above, equal)
+
+def largest_ids(values: npt.NDArray[np.float32], count: int) -> _Ids:
+    """Indices of the ``count`` largest values, the largest first, of equal ones the first; 0 is all. Never of -inf."""
+    ids = _largest(values, count)
+    return ids[np.argsort(-values[ids], kind="stable")]
 
 
-def _checked(logits: np.ndarray, row: int | None) -> npt.NDArray[np.float32]:
-    """``logits`` [vocab] as f32, if one can choose from them."""
+def _largest(values: npt.NDArray[np.float32], count: int) -> _Ids:
+    """The same indices in ascending order."""
+    size = len(values)
+    if not 0 < count < size:
+        return np.flatnonzero(values > -np.inf)
+    threshold = np.partition(values, size - count)[size - count]
+    above = np.flatnonzero(values > threshold)
+    if threshold == -np.inf:
+        return above
+    equal = np.flatnonzero(values == threshold)[: count - len(above)]
+    return np.union1d(above, equal)
+
+
+def checked_logits(logits: np.ndarray, row: int | None) -> npt.NDArray[np.float32]:
+    """``logits`` [vocab] as f32, a copy, if one can choose from them; ``row`` is for errors."""
     where = "'logits'" if row is None else f"'logits' of row {row}"
     if logits.ndim != 1 or logits.size == 0:
         raise InputError(f"{where} must be [vocab] and not empty, but has the shape {list(logits.shape)}")

@@ -272,7 +272,9 @@ class Tokenizer:
         """Number of tokens."""
         return len(self.tokens)
 
-    def tokenize(self, text: str, bos: bool | None = None, special: bool = False) -> list[int]:
+    def tokenize(
+        self, text: str, bos: bool | None = None, special: bool = False, *, continued: bool = False
+    ) -> list[int]:
         """Ids of a text.
 
         Byte-level vocabularies that lack a token for some byte (rare control characters) leave such bytes out, as the
@@ -282,6 +284,7 @@ class Tokenizer:
             text: any text; lone surrogates raise TokenizerError, what isn't a string InputError.
             bos: put the begin-of-text id first; None does what the vocabulary asks for.
             special: recognise the texts of control tokens. Leave it False for text that a user wrote.
+            continued: the text goes on behind another one: no space is put in front of it.
         """
         if not isinstance(text, str):
             raise InputError(f"the text must be a string, but is of type {type(text).__name__}")
@@ -295,7 +298,7 @@ class Tokenizer:
             ids.append(self.bos_id)
         elif bos:
             raise TokenizerError("a begin-of-text id is asked for, but the vocabulary names none")
-        after_special = True  # the start of the text counts as one
+        after_special = not continued  # the start of a text counts as one
         for fragment in self._partition(text, self._special if special else self._user_defined):
             if isinstance(fragment, int):
                 ids.append(fragment)
