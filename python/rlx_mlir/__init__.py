@@ -38,8 +38,11 @@ if TYPE_CHECKING:
     from rlx_mlir.measure.tune import tune as tune
     from rlx_mlir.models.embedding import Encoder as Encoder
     from rlx_mlir.models.embedding import load_encoder as load_encoder
+    from rlx_mlir.models.engine import Engine as Engine
+    from rlx_mlir.models.engine import Request as Request
     from rlx_mlir.models.loading import load_model as load_model
     from rlx_mlir.models.model import Model as Model
+    from rlx_mlir.models.session import Session as Session
     from rlx_mlir.options import CompileOptions as CompileOptions
     from rlx_mlir.own_ops import TensorSpec as TensorSpec
     from rlx_mlir.own_ops import register_op as register_op
@@ -65,7 +68,10 @@ _EXPORTS: dict[str, str | None] = {
     "DeviceArray": "rlx_mlir.runtime.device",
     "Executable": "rlx_mlir.runtime.executable",
     "Encoder": "rlx_mlir.models.embedding",
+    "Engine": "rlx_mlir.models.engine",
     "Model": "rlx_mlir.models.model",
+    "Request": "rlx_mlir.models.engine",
+    "Session": "rlx_mlir.models.session",
     "compile": "rlx_mlir.compiler",
     "draw": "rlx_mlir.stages",
     "grad": "rlx_mlir.autodiff",

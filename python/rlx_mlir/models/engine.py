@@ -2,8 +2,9 @@
 """Many sequences of one model at a time: prompts in chunks beside tokens of all that have begun, which are decoded
 together.
 
-A sequence that decodes has a row of the `Pool`; those rows are the first ones, without holes, so that `batch` reads them
-in place. One prompt is processed at a time, in the row behind them. Where a sequence ends, the last row takes its place.
+A sequence that decodes has a row of the `Pool`; those rows are the first ones, without holes, so that `batch` reads
+them in place. One prompt is processed at a time, in the row behind them. Where a sequence ends, the last row takes its
+place.
 
 A sequence has the same bits whatever runs beside it, see `decoder`: its text is the one that `Model.generate` gives.
 """
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Listener = Callable[[str], object]
+Observer = Callable[[Generation], object]
 
 
 class Request(Generation):
@@ -45,11 +47,14 @@ class Request(Generation):
         priority: of those that wait, the largest goes first.
     """
 
-    def __init__(self, engine: Engine, task: Task, priority: int, listener: Listener | None) -> None:
+    def __init__(
+        self, engine: Engine, task: Task, priority: int, on_text: Listener | None, on_done: Observer | None
+    ) -> None:
         super().__init__(task, _read)
         self.priority = priority
         self.engine = engine
-        self.listener = listener
+        self._on_text = on_text
+        self._on_done = on_done
         self.waiting: deque[str] = deque()  # text that wasn't read yet
         self.row = -1
         self.position = 0  # tokens whose keys and values are there
@@ -59,11 +64,23 @@ class Request(Generation):
 
     def say(self, piece: str) -> None:
         """Hands a piece of text to who listens."""
-        if self.listener is None:
+        if self._on_text is None:
             self.waiting.append(piece)
         else:
             self._texts.append(piece)
-            self.listener(piece)
+            self._on_text(piece)
+
+    def end(self, reason: str, error: BaseException | None) -> None:
+        """Ends it. What `on_done` raises is its error, where it has none yet: others go on."""
+        self.error = error
+        self.finish_reason = reason
+        if self._on_done is None:
+            return
+        try:
+            self._on_done(self)
+        except Exception as raised:
+            self.error = self.error or raised
+            self.finish_reason = "error"
 
     def cancel(self) -> None:
         """Ends it at the next step, with the reason ``cancelled``; what was generated stays."""
@@ -91,8 +108,8 @@ class Engine:
     """Continues prompts of many callers with one model: continuous batching.
 
     `add` gives a `Request` at once; `step` moves all on: one chunk of one prompt, and a token of each sequence that is
-    past its prompt. So prompts never hold the others up for longer than a chunk, and are processed by priority, of equal
-    ones the earlier first. All methods may be called by several threads; steps are made one after another.
+    past its prompt. So prompts never hold the others up for longer than a chunk, and are processed by priority, of
+    equal ones the earlier first. All methods may be called by several threads; steps are made one after another.
 
     A sequence that fails (a callback or a logits processor raises, logits aren't finite) ends with the reason ``error``
     and what was raised in `Request.error`; the others go on. An interrupt (Ctrl-C) comes through between two steps, and
@@ -169,15 +186,23 @@ class Engine:
         return not (self._queue or self._active or self._prompt)
 
     def add(
-        self, prompt: Prompt, *, priority: int = 0, on_text: Listener | None = None, **options: Unpack[Options]
+        self,
+        prompt: Prompt,
+        *,
+        chat: bool | None = None,
+        priority: int = 0,
+        on_text: Listener | None = None,
+        on_done: Observer | None = None,
+        **options: Unpack[Options],
     ) -> Request:
         """Asks for the continuation of a prompt.
 
         Args:
-            prompt: see `Model.generate`.
+            prompt, chat: see `Model.generate`.
             priority: of those that wait, the largest goes first.
             on_text: called with each piece of text, by the thread that makes the step; where it isn't given, iterating
                 over the request gives the pieces.
+            on_done: called with the request when it has ended.
             options: those of `Model.generate`, but for ``draft``.
 
         Raises as `Model.generate` does; QueueFullError where the queue is full, InputError where the request needs more
@@ -186,14 +211,16 @@ class Engine:
         checks.whole("priority", priority, -(2**31))
         if on_text is not None:
             checks.callback("on_text", on_text, "text")
-        task = self.model.task(prompt, **options)
+        if on_done is not None:
+            checks.callback("on_done", on_done, "request")
+        task = self.model.task(prompt, chat=chat, **options)
         need = self._bytes(task)
         if need > self.memory:
             raise InputError(
                 f"a prompt of {len(task.prompt)} tokens with 'max_tokens' {task.max_tokens} needs {need} bytes of keys "
                 f"and values, but the engine's 'memory' is {self.memory}"
             )
-        request = Request(self, task, priority, on_text)
+        request = Request(self, task, priority, on_text, on_done)
         with self._state:
             if len(self._queue) >= self.queue:
                 raise QueueFullError(f"{len(self._queue)} requests wait, and 'queue' allows {self.queue}: come later")
@@ -291,8 +318,7 @@ class Engine:
             decode_seconds=now - request.times[1],
             peak_rss=peak_rss(),
         )
-        request.error = error
-        request.finish_reason = reason
+        request.end(reason, error)
 
     def _remove(self, request: Request, reason: str, error: BaseException | None = None) -> None:
         """Ends a request that has a row, which the last one takes."""
@@ -379,8 +405,8 @@ class Engine:
                 continue
             if task.reason is not None:
                 ended.append((request, task.reason, None))
-        for request, reason, error in ended:
-            self._remove(request, reason, error)
+        for request, reason, raised in ended:
+            self._remove(request, reason, raised)
 
     def _check(self, request: Request) -> None:
         """Raises ExecutionError unless all logits of a sequence are finite."""

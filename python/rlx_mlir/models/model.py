@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,15 @@ from ..errors import InputError, UnsupportedError
 from . import decoder, saved
 from .choosing import Processor
 from .core import Core, Prompt
-from .generation import Generation, pieces
+from .engine import Engine
+from .generation import Generation, Options, pieces
 from .programs import maxima
 from .session import Floats, Session
 from .speculation import Drafter, DraftModel, Lookup, Speculation, check_vocabulary
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ..hir import GraphModule
 
 
@@ -156,6 +159,57 @@ class Model(Core):
         )
         return Generation(task, partial(self._pieces, self._drafter(draft)))
 
+    def generate_many(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        sequences: int = 8,
+        seed: int | None = None,
+        chat: bool | None = None,
+        on_done: Callable[[Generation], object] | None = None,
+        **options: Unpack[Options],
+    ) -> list[Generation]:
+        """Continues several prompts, ``sequences`` of them at a time, see `Engine`; on GPUs one after another.
+
+        Each text is the one that `generate` gives. A prompt whose generation fails ends with the `finish_reason`
+        ``error``, and what was raised in `Generation.error`; the others go on.
+
+        Args:
+            prompts, chat: see `generate`.
+            sequences: worked on at a time, at most 64.
+            seed: of the first prompt; the one of index i has ``seed + i``.
+            on_done: called with each generation that has ended, in the order in which they end.
+            options: those of `generate`, but for ``draft``.
+
+        Returns the generations, which have all ended, in the order of the prompts. Raises as `generate` does, before
+        anything is generated.
+        """
+        if isinstance(prompts, str) or not isinstance(prompts, Sequence):
+            raise InputError(f"'prompts' are several prompts, but got {checks.shown(prompts)}")
+        if on_done is not None:
+            checks.callback("on_done", on_done, "generation")
+        seeds = [seed] * len(prompts)
+        if seed is not None:
+            first = checks.whole("seed", seed, most=2**128 - 1 - len(prompts))
+            seeds = [first + i for i in range(len(prompts))]
+        done = on_done or _nothing
+        if self.on_gpu:
+            every = [
+                self.generate(prompt, chat=chat, seed=own, **options)
+                for prompt, own in zip(prompts, seeds, strict=True)
+            ]
+            for generation in every:
+                _ended(generation)
+                done(generation)
+            return every
+        with Engine(self, sequences=sequences, queue=max(len(prompts), 1)) as engine:
+            requests = [
+                engine.add(prompt, chat=chat, seed=own, on_done=done, on_text=_nothing, **options)
+                for prompt, own in zip(prompts, seeds, strict=True)
+            ]
+            engine.run()
+        return list(requests)
+
     def session(self) -> Session:
         """A new sequence without tokens, to be fed, forked, cut and saved by hand."""
         return Session(self)
@@ -181,9 +235,8 @@ class Model(Core):
         ahead = None if drafter is None else Speculation(session, task, drafter)
 
         def following() -> int:
-            return (
-                session.follow(task.ids[-1], task.chooser, task.most) if ahead is None else ahead.follow(task.ids[-1])
-            )
+            token = task.ids[-1]
+            return ahead.follow(token) if ahead else session.follow(token, task.chooser, task.most)
 
         try:
             yield from pieces(
@@ -244,6 +297,18 @@ class Model(Core):
             self.prefixes.add(session.tokens[: session.prefilled], session.rows(session.prefilled))
         with self._state:
             self._spare = session
+
+
+def _nothing(_value: object) -> None:
+    """Nobody listens."""
+
+
+def _ended(generation: Generation) -> None:
+    """Runs a generation to its end; what is raised becomes its error."""
+    try:
+        generation.read()
+    except Exception as error:
+        generation.error, generation.finish_reason = error, "error"
 
 
 __all__ = ["Model"]

@@ -153,8 +153,8 @@ def test_a_model_is_loaded_with_what_is_kept(
     again: Any = rlx_mlir.load_model(tiny_llama, target="cuda", context=64, chunk=32)
     assert prefill.kept
     assert decode.kept
-    assert again._prefill.artifact.key["options"]["choices"] == prefill.choices
-    assert again._decode.artifact.key["options"]["choices"] == decode.choices
+    assert again.programs.prefill.artifact.key["options"]["choices"] == prefill.choices
+    assert again.programs.decode.artifact.key["options"]["choices"] == decode.choices
 
 
 def test_choices_hold_for_a_device_and_its_driver() -> None:

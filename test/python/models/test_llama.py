@@ -195,7 +195,7 @@ def test_parameters_are_views_of_the_file(tiny_llama: Path) -> None:
 
 
 def test_unknown_program(tiny_llama: Path) -> None:
-    with pytest.raises(InputError, match="modules are prefill, decode, but got 'x'"):
+    with pytest.raises(InputError, match="modules are prefill, decode, batch, extend, but got 'x'"):
         decoder.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "x")
 
 

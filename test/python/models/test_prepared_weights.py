@@ -82,7 +82,7 @@ def test_all_that_is_prepared_is_mapped(model: Path, folder: Path, expected: np.
     check(model, expected, "kept")
     loaded = check(model, expected, "mapped")
     kept = prepared_file.read_prepared(the_file(folder), own=True).arrays
-    for executable in (loaded._prefill, loaded._decode):
+    for executable in (loaded.programs.prefill, loaded.programs.decode):
         made = {name for name, _ in executable.artifact.preparation.results}
         arrays = dict(zip((s.name for s in executable.artifact.plan_parameters), executable._bound.arrays, strict=True))
         assert made

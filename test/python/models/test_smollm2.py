@@ -87,7 +87,7 @@ def test_narrow_caches_are_close(
     steps = [session.prefill(tokens[:10]).copy(), *(session.decode(token).copy() for token in tokens[10:14])]
     np.testing.assert_allclose(np.stack(steps), logits[9:14], atol=0.02 * np.abs(logits).max())
     for program in ("prefill", "decode"):
-        ways = getattr(model, f"_{program}").artifact.templates
+        ways = model.programs.get(program).artifact.templates
         assert any(name.startswith("attention") for name in ways)
         assert all(how.startswith("attention") for name, how in ways.items() if name.startswith("attention"))
 
