@@ -311,7 +311,7 @@ class Engine:
         """Ends a request that has no row."""
         task, now = request.task, time.perf_counter()
         request.stats = Stats(
-            prompt_tokens=max(request.position - request.reused - max(len(task.ids) - 1, 0), 0),
+            prompt_tokens=min(request.position, len(task.prompt)) - request.reused,
             reused_tokens=request.reused,
             generated_tokens=len(task.ids),
             prompt_seconds=request.times[1] - request.times[0],
