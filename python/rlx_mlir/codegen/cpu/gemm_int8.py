@@ -43,6 +43,9 @@ __all__ = ["IntegerProduct", "gemm_int8"]
 BLOCK = RUN
 """Elements of K that share a scale."""
 
+LINE = 64
+"""Bytes of a cache line."""
+
 
 # -- the product ------------------------------------------------------------------------------------------------------
 
@@ -57,9 +60,14 @@ class _Weights:
 
 
 class _Source(Protocol):
-    """Goes along the blocks of some columns: calls step(block, weights, carry) for each; returns the last carry."""
+    """Goes along the blocks of some columns: calls step(block, weights, carry) for each; returns the last carry.
 
-    def __call__(self, carry: Structure, step: Callable[[Index, _Weights, Structure], Structure]) -> Structure: ...
+    Where `leads` holds, it asks for the weights that come next.
+    """
+
+    def __call__(
+        self, carry: Structure, step: Callable[[Index, _Weights, Structure], Structure], leads: Value | None
+    ) -> Structure: ...
 
 
 def _int8_target(target: Target) -> Target:
@@ -225,10 +233,20 @@ class IntegerProduct:
         """Where a group of columns finds its weights: in the panels, or where they were joined."""
         here = [self._panel(em, flat, unit, weight, position) for weight, position in self._groups[group]]
         source = _from_panels(em, here, self._product.k // self._layout.block, self._few or self._joined)
-        if self._joined:
-            _join(em, self._target, source, self._vectors, group, parts.data, parts.factors, self._layout)
-            source = _from_scratch(em, self._target, group, parts.data, parts.factors, self._layout, self.blocks)
-        return source
+        if not self._joined:
+            return source
+        _join(em, self._target, source, self._vectors, group, parts.data, parts.factors, self._layout)
+        size = self._layout.panel_bytes(self._product.k)
+
+        def ahead(block: Index) -> None:
+            """Asks for a part of the next unit's panels: memory is read while a unit is multiplied."""
+            for panel in here:
+                at = panel.base + (self.per_unit * size + block * (size // self.blocks))
+                for line in range(0, size // self.blocks, LINE):
+                    em.prefetch(panel.data, [at + line], locality=2)
+
+        joined = parts.data, parts.factors
+        return _from_scratch(em, self._target, group, joined, self._layout, self.blocks, ahead)
 
     def _tile(
         self, em: Emitter, x: QuantizedRows, sources: Sequence[_Source], total: Accumulators, first: Index, size: int
@@ -238,7 +256,8 @@ class IntegerProduct:
         for g, source in enumerate(sources):
             rows = [first + r for r in range(size)]
             tile = _Tile(em, self._target, self._layout, x, rows, self._vectors, *ways)
-            for r, own in enumerate(tile.multiply(source)):
+            leads = em.cmpi("eq", first, 0) if self._joined else None
+            for r, own in enumerate(tile.multiply(source, leads)):
                 for v, value in enumerate(own):
                     em.vstore(value, total.data, [r, (g * self._vectors + v) * self._lanes])
 
@@ -260,7 +279,9 @@ def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool)
     """The blocks [0, end) of panels side by side; `stream`: what follows is prefetched."""
     vectors = panels[0].vectors
 
-    def run_all(carry: Structure, step: Callable[[Index, _Weights, Structure], Structure]) -> Structure:
+    def run_all(
+        carry: Structure, step: Callable[[Index, _Weights, Structure], Structure], _leads: Value | None
+    ) -> Structure:
         def at_runs(block: Index, runs: Sequence[Run], values: Structure) -> Structure:
             weights = _Weights(
                 lambda first, i, v: runs[v // vectors].quad(first, i, v % vectors),
@@ -298,19 +319,31 @@ def _join(
                 em.vstore(em.bitcast(weights.bytes(0, c, v), vec(lanes, "i32")), data, [g, block, c, v * lanes])
         return ()
 
-    source((), step)
+    source((), step, None)
 
 
 def _from_scratch(
-    em: Emitter, target: Target, g: int, data: Value, factors: Value, layout: PanelLayout, blocks: int
+    em: Emitter,
+    target: Target,
+    g: int,
+    joined: tuple[Value, Value],
+    layout: PanelLayout,
+    blocks: int,
+    ahead: Callable[[Index], None],
 ) -> _Source:
-    """What `_join` has stored."""
+    """What `_join` has stored; `ahead` is called beside each block by tiles that lead."""
     lanes = target.lanes("f32")
     parts = BLOCK // layout.sub
+    data, factors = joined
 
-    def run_all(carry: Structure, step: Callable[[Index, _Weights, Structure], Structure]) -> Structure:
+    def run_all(
+        carry: Structure, step: Callable[[Index, _Weights, Structure], Structure], leads: Value | None
+    ) -> Structure:
         with em.loop(0, blocks, 1, carry, hint="block") as loop:
             block = loop.iv
+            if leads is not None:
+                with em.if_(leads):
+                    ahead(block)
 
             def read(first: Index, i: int, v: int) -> Value:
                 dwords = em.vload(data, [g, block, first + i, v * lanes], vec(lanes, "i32"))
@@ -358,10 +391,10 @@ class _Tile:
         """Fours of elements of a part."""
         return 8 // self.parts
 
-    def multiply(self, source: _Source) -> list[list[Value]]:
-        """The products, f32 [row][vector], block by block."""
+    def multiply(self, source: _Source, leads: Value | None) -> list[list[Value]]:
+        """The products, f32 [row][vector], block by block; `leads` as `_Source` says."""
         zero = self.em.zero(self.target.vector("f32"))
-        return source([[zero] * self.vectors] * len(self.rows), self._block)
+        return source([[zero] * self.vectors] * len(self.rows), self._block, leads)
 
     def _block(self, block: Index, weights: _Weights, carried: list[list[Value]]) -> list[list[Value]]:
         if self.joined and self.parts > 1:
