@@ -129,21 +129,20 @@ class Sampler:
     def _distribution(self, values: npt.NDArray[np.float32]) -> tuple[_Ids, npt.NDArray[np.float64]]:
         if self.greedy:
             return np.array([np.argmax(values)], np.int64), np.ones(1)
-        ids = largest_ids(values, self.top_k)
-        return self._nucleus(ids, values[ids])
-
-    def _nucleus(self, ids: _Ids, values: npt.NDArray[np.float32]) -> tuple[_Ids, npt.NDArray[np.float64]]:
-        """Of ids in descending order of their logits, those that can be drawn, and their probabilities."""
-        kept = values.astype(np.float64)
-        weights = np.exp((kept - kept[0]) / self.temperature)
+        ids = _largest(values, self.top_k)
+        kept = values[ids].astype(np.float64)
+        weights = np.exp((kept - kept.max()) / self.temperature)
         probabilities = weights / weights.sum()
-        count = len(ids)
+        if self.min_p:  # before they are sorted: of a whole vocabulary, few are left
+            likely = weights >= self.min_p
+            ids, probabilities = ids[likely], probabilities[likely]
+        order = np.argsort(-values[ids], kind="stable")
+        ids, probabilities = ids[order], probabilities[order]
         if self.top_p < 1:
             count = int(np.searchsorted(np.cumsum(probabilities), self.top_p)) + 1
-        if self.min_p:  # weights are relative to the largest, in descending order
-            count = min(count, int(np.count_nonzero(weights >= self.min_p)))
-        if count < len(ids):
-            ids, probabilities = ids[:count], probabilities[:count] / probabilities[:count].sum()
+            ids, probabilities = ids[:count], probabilities[:count]
+        if self.min_p or self.top_p < 1:
+            probabilities = probabilities / probabilities.sum()
         return ids, probabilities
 
 
