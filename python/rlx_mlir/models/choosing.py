@@ -215,8 +215,8 @@ def token_logprob(logits: npt.NDArray[np.float32], token: int, count: int) -> To
     """
     values = checked_logits(logits, None)
     exact = values.astype(np.float64)
-    largest = exact.max()
-    exact -= largest + math.log(np.exp(exact - largest).sum())
+    exact -= exact.max()  # before the rest, which large logits would swallow
+    exact -= math.log(np.exp(exact).sum())
     top = tuple((int(index), float(exact[index])) for index in largest_ids(values, count))
     return TokenLogprob(token, float(exact[token]), top)
 
