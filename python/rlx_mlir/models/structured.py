@@ -57,6 +57,8 @@ _BLANKS = r"[ \t\r\n]{0,40}"
 #: each, and a stack that is too small ends the process.
 _STACK_FACTOR = 4096
 _LEAST_STACK = 64 << 20
+#: Characters of llguidance's messages that are kept: they repeat the grammar.
+_LONGEST = 500
 #: Keys of each form of `response_format`, the one that has to be there first.
 _FORMS: Mapping[str, tuple[str, ...]] = {
     "text": (),
@@ -125,7 +127,7 @@ def json_guide(tokenizer: Tokenizer, schema: Mapping[str, Any] | str) -> Guide:
     """The guide to JSON that fits a schema, a mapping; of "json_object", to any object.
 
     Properties come in the order that the schema has. Between parts of the text up to 40 blanks and line breaks are
-    allowed. Raises as `guide_of` does.
+    allowed; characters of strings stand for themselves, other than by ``\\u``. Raises as `guide_of` does.
     """
     if isinstance(schema, str) and schema == "json_object":
         schema = {"type": "object"}
@@ -215,7 +217,8 @@ class _GrammarGuide:
 def _check_matcher(what: str, matcher: llguidance.LLMatcher) -> None:
     """Raises InputError with what llguidance says, where it gave up."""
     if matcher.is_error():
-        raise InputError(f"{what}: {shortened(' '.join(matcher.get_error().split()), 500)[1:-1]}")
+        said = " ".join(matcher.get_error().split())
+        raise InputError(f"{what}: {said if len(said) <= _LONGEST else f'{said[:_LONGEST]}…'}")
 
 
 def _library() -> Any:
