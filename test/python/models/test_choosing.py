@@ -411,7 +411,7 @@ def test_overflow_is_named() -> None:
 def test_shapes_of_logits(options: dict[str, Any]) -> None:
     chooser = Chooser(Sampler(), **options)
     for shape in ((2, 3), (0,), ()):
-        with pytest.raises(InputError, match=r"'logits' must be \[(texts|vocab)\]"):
+        with pytest.raises(InputError, match=r"'logits' must be \[vocab\] and not empty, but has the shape"):
             chooser.choose(np.zeros(shape, np.float32))
 
 

@@ -108,7 +108,7 @@ def test_random_logits_give_json_of_a_schema_with_sentencepiece() -> None:
         check_person(written(json_guide(tokenizer, PERSON), tokenizer, seed))
 
 
-@pytest.mark.parametrize("name", ["smollm2_path", "gemma3_path"])
+@pytest.mark.parametrize("name", ["smollm2_path", pytest.param("gemma3_path", marks=pytest.mark.slow)])
 def test_random_logits_give_json_with_real_vocabularies(name: str, request: pytest.FixtureRequest) -> None:
     path: Path = request.getfixturevalue(name)
     with GGUFFile(path) as file:
