@@ -47,7 +47,7 @@ class Budgets:
         16 * _MiB, "characters that a chat template writes, or makes on the way; elements of lists count as 16"
     )
     grammar_bytes: int = _budget(
-        _MiB // 4, "bytes of a JSON schema, a regular expression or a grammar that generated text follows"
+        _MiB // 16, "bytes of a JSON schema, a regular expression or a grammar that generated text follows"
     )
     compile_seconds: int = _budget(1800, "seconds for compiling the modules of a model file")
 

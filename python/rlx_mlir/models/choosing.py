@@ -126,6 +126,7 @@ class Chooser:
 
     def check_ids(self, texts: int) -> None:
         """Raises InputError where a biased token isn't one of so many that have logits."""
+        checks.whole("texts", texts)
         ids = self._bias[0]
         if len(ids) and ids.max() >= texts:
             raise InputError(f"a token id of 'logit_bias' must be in [0, {texts}), but {int(ids.max())} is one")
@@ -138,10 +139,8 @@ class Chooser:
         Raises InputError where a logit is NaN or +inf, where no token is left to choose, and where a processor gives
         what aren't logits.
         """
-        values = logits if self.is_plain else self._changed(checked_logits(logits, None))
-        if values.ndim != 1:
-            raise InputError(f"'logits' must be [texts], but has the shape {list(values.shape)}")
-        token = int(self.sampler(values))
+        values = checked_logits(logits, None)
+        token = int(self.sampler(values if self.is_plain else self._changed(values)))
         self._record(token, logits)
         return token
 
@@ -211,12 +210,14 @@ class Chooser:
 def token_logprob(logits: npt.NDArray[np.float32], token: int, count: int) -> TokenLogprob:
     """How likely a token is by logits ``[texts]``, and the ``count`` likeliest ones; the softmax is in f64.
 
-    Raises InputError where logits aren't numbers below infinity.
+    Raises InputError where a logit is NaN or +inf, or all are -inf, and where the token has none.
     """
     values = checked_logits(logits, None)
+    checks.whole("token", token, most=len(values) - 1)
+    checks.whole("count", count, 1)
     exact = values.astype(np.float64)
-    largest = exact.max()
-    exact -= largest + math.log(np.exp(exact - largest).sum())
+    exact -= exact.max()  # before the rest, which large logits would swallow
+    exact -= math.log(np.exp(exact).sum())
     top = tuple((int(index), float(exact[index])) for index in largest_ids(values, count))
     return TokenLogprob(token, float(exact[token]), top)
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import checks
+from ..boundary import foreign_errors
 from ..errors import InputError
 
 _Ids = npt.NDArray[np.int64]
@@ -91,6 +92,8 @@ class Sampler:
 
         Raises InputError where a logit is NaN or +inf, where all of a row are -inf, and for other shapes.
         """
+        if not isinstance(logits, np.ndarray):
+            raise InputError(f"'logits' is an array, but got {checks.shown(logits)}")
         if logits.ndim == 2:
             return np.array([self._choose(row, index) for index, row in enumerate(logits)], np.int64)
         if logits.ndim != 1:
@@ -129,21 +132,20 @@ class Sampler:
     def _distribution(self, values: npt.NDArray[np.float32]) -> tuple[_Ids, npt.NDArray[np.float64]]:
         if self.greedy:
             return np.array([np.argmax(values)], np.int64), np.ones(1)
-        ids = largest_ids(values, self.top_k)
-        return self._nucleus(ids, values[ids])
-
-    def _nucleus(self, ids: _Ids, values: npt.NDArray[np.float32]) -> tuple[_Ids, npt.NDArray[np.float64]]:
-        """Of ids in descending order of their logits, those that can be drawn, and their probabilities."""
-        kept = values.astype(np.float64)
-        weights = np.exp((kept - kept[0]) / self.temperature)
+        ids = _largest(values, self.top_k)
+        kept = values[ids].astype(np.float64)
+        weights = np.exp((kept - kept.max()) / self.temperature)
         probabilities = weights / weights.sum()
-        count = len(ids)
+        if self.min_p:  # before they are sorted: of a whole vocabulary, few are left
+            likely = weights >= self.min_p
+            ids, probabilities = ids[likely], probabilities[likely]
+        order = np.argsort(-values[ids], kind="stable")
+        ids, probabilities = ids[order], probabilities[order]
         if self.top_p < 1:
             count = int(np.searchsorted(np.cumsum(probabilities), self.top_p)) + 1
-        if self.min_p:  # weights are relative to the largest, in descending order
-            count = min(count, int(np.count_nonzero(weights >= self.min_p)))
-        if count < len(ids):
-            ids, probabilities = ids[:count], probabilities[:count] / probabilities[:count].sum()
+            ids, probabilities = ids[:count], probabilities[:count]
+        if self.min_p or self.top_p < 1:
+            probabilities = probabilities / probabilities.sum()
         return ids, probabilities
 
 
@@ -169,9 +171,12 @@ def _largest(values: npt.NDArray[np.float32], count: int) -> _Ids:
 def checked_logits(logits: np.ndarray, row: int | None) -> npt.NDArray[np.float32]:
     """``logits`` [vocab] as f32, a copy, if one can choose from them; ``row`` is for errors."""
     where = "'logits'" if row is None else f"'logits' of row {row}"
+    if not isinstance(logits, np.ndarray) or logits.dtype.kind not in "fiuV":  # V: bf16, which is ml_dtypes'
+        raise InputError(f"{where} is an array of numbers, but got {checks.shown(logits)}")
     if logits.ndim != 1 or logits.size == 0:
         raise InputError(f"{where} must be [vocab] and not empty, but has the shape {list(logits.shape)}")
-    values = logits.astype(np.float32)
+    with foreign_errors(f"{where} can't be read as f32"):
+        values = np.array(logits, np.float32)
     bad = np.isnan(values)
     if bad.any():
         raise InputError(

@@ -8,6 +8,7 @@ size has a budget, and llguidance bounds what they grow to.
 from __future__ import annotations
 
 import json
+import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -56,6 +57,8 @@ _BLANKS = r"[ \t\r\n]{0,40}"
 #: each, and a stack that is too small ends the process.
 _STACK_FACTOR = 4096
 _LEAST_STACK = 64 << 20
+#: Characters of llguidance's messages that are kept: they repeat the grammar.
+_LONGEST = 500
 #: Keys of each form of `response_format`, the one that has to be there first.
 _FORMS: Mapping[str, tuple[str, ...]] = {
     "text": (),
@@ -67,15 +70,13 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
 _OPENAI_KEYS = ("schema", "name", "description", "strict")
 _JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 #: Of a schema that stands by itself, one at least is there.
-_SCHEMA_KEYS = (
-    frozenset(
-        ("$defs", "$ref", "$schema", "allOf", "anyOf", "const", "definitions", "enum", "format", "items", "maximum")
-    )
-    | frozenset(
-        ("maxItems", "maxLength", "minimum", "minItems", "minLength", "oneOf", "pattern", "prefixItems", "type")
-    )
-    | frozenset(("additionalProperties", "patternProperties", "properties", "required"))
+_SCHEMA_KEYS = frozenset(
+    ("$defs", "$ref", "$schema", "allOf", "anyOf", "const", "enum", "items", "oneOf", "properties", "type")
 )
+#: Terminals of a grammar: what llguidance takes for terminals within each other grows with the third power of their
+#: number, and nothing bounds it.
+_MOST_TERMINALS = 512
+_TERMINAL = re.compile(r"^\s*[?!]?_*[A-Z]\w*[^:\n]*:", re.MULTILINE)
 
 
 def guide_of(response_format: Mapping[str, object] | None, tokenizer: Tokenizer) -> Guide | None:
@@ -126,7 +127,7 @@ def json_guide(tokenizer: Tokenizer, schema: Mapping[str, Any] | str) -> Guide:
     """The guide to JSON that fits a schema, a mapping; of "json_object", to any object.
 
     Properties come in the order that the schema has. Between parts of the text up to 40 blanks and line breaks are
-    allowed. Raises as `guide_of` does.
+    allowed; characters of strings stand for themselves, other than by ``\\u``. Raises as `guide_of` does.
     """
     if isinstance(schema, str) and schema == "json_object":
         schema = {"type": "object"}
@@ -152,7 +153,11 @@ def regex_guide(tokenizer: Tokenizer, pattern: str) -> Guide:
 def lark_guide(tokenizer: Tokenizer, grammar: str) -> Guide:
     """The guide to text of a grammar from its rule ``start``, as llguidance reads Lark. Raises as `guide_of` does."""
     checks.text("grammar", grammar, "a Lark grammar")
-    return _guide(tokenizer, "the Lark grammar", grammar, lambda lib: lib.LLMatcher.grammar_from_lark(grammar))
+    terminals = sum(1 for _ in _TERMINAL.finditer(grammar))
+    if terminals > _MOST_TERMINALS:
+        raise InputError(f"a Lark grammar must have at most {_MOST_TERMINALS} terminals, but has {terminals}")
+    wrapped = json.dumps({"grammars": [{"lark_grammar": grammar}]})  # a text that is JSON would be read as this form
+    return _guide(tokenizer, "the Lark grammar", grammar, lambda lib: wrapped)
 
 
 def _check_keys(where: str, form: Mapping[str, object], known: tuple[str, ...], *, needed: tuple[str, ...]) -> None:
@@ -199,6 +204,8 @@ class _GrammarGuide:
         if self.is_finished and token in self._tokenizer.stop_ids:
             return
         fits = token < self._tokenizer.vocab_size and self._matcher.try_consume_tokens([int(token)]) == 1
+        if not fits and token in self._tokenizer.stop_ids and self.mask(token + 1)[token]:  # named by the grammar
+            fits = self._matcher.consume_token(int(token))
         _check_matcher(f"token {token} can't be followed", self._matcher)
         if not fits:
             raise InputError(f"a token must be one that the form of the text allows next, but is {shortened(token)}")
@@ -210,7 +217,8 @@ class _GrammarGuide:
 def _check_matcher(what: str, matcher: llguidance.LLMatcher) -> None:
     """Raises InputError with what llguidance says, where it gave up."""
     if matcher.is_error():
-        raise InputError(f"{what}: {shortened(' '.join(matcher.get_error().split()), 500)[1:-1]}")
+        said = " ".join(matcher.get_error().split())
+        raise InputError(f"{what}: {said if len(said) <= _LONGEST else f'{said[:_LONGEST]}…'}")
 
 
 def _library() -> Any:

@@ -8,6 +8,7 @@ value of `BAD` in turn. What Python itself says of calls that don't fit a signat
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
@@ -22,6 +23,10 @@ from test_api_map import BLOCKS, EVERY_PRIMITIVE, SCANS, Graph
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, formats, optim
 from rlx_mlir.errors import RlxError
+from rlx_mlir.models import choosing, structured
+from rlx_mlir.models.choosing import Chooser, token_logprob
+from rlx_mlir.models.sampling import Sampler
+from rlx_mlir.models.tokenizer import Tokenizer, byte_alphabet
 
 
 def _read_only() -> np.ndarray:
@@ -423,6 +428,29 @@ def encoders(path: Path) -> dict[str, Call]:
     }
 
 
+def of_choosing() -> dict[str, Call]:
+    def choose(logits: Any, **options: Any) -> int:
+        return Chooser(Sampler(seed=0), **options).choose(logits)
+
+    more = ("logit_bias", "repetition_penalty", "presence_penalty", "frequency_penalty", "processors", "logprobs")
+    tokenizer = Tokenizer([*byte_alphabet()], kind="gpt2", eos_id=0)
+    of_guides: dict[str, Call] = {}
+    if importlib.util.find_spec("llguidance"):
+        guide = structured.regex_guide(tokenizer, "a*")
+        of_guides = {"advance": Call(guide.advance, (byte_alphabet()["a"],)), "mask": Call(guide.mask, (3,))}
+    return of_guides | {
+        "guide_of": Call(structured.guide_of, ({"type": "json_object"}, tokenizer)),
+        "json_guide": Call(structured.json_guide, (tokenizer, "json_object")),
+        "lark_guide": Call(structured.lark_guide, (tokenizer, 'start: "a"')),
+        "regex_guide": Call(structured.regex_guide, (tokenizer, "a")),
+        "Sampler": Call(Sampler),
+        "Chooser": Call(Chooser, (Sampler(),)),
+        "choose": Call(choose, (np.ones(3, np.float32),), more=(*more, "guide", "prompt")),
+        "check_ids": Call(Chooser(Sampler(), logit_bias={1: 1.0}).check_ids, (3,)),
+        "token_logprob": Call(token_logprob, (np.ones(3, np.float32), 1, 2)),
+    }
+
+
 def of_formats() -> dict[str, Call]:
     values = np.linspace(-1, 1, 128, dtype=np.float32).reshape(2, 64)
     packed = formats.encode("q8_0", values)
@@ -469,13 +497,25 @@ def everything(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, encod
         "Artifact": descriptions(folder),
         "Model": models(tiny_llama),
         "Encoder": encoders(encoder),
+        "choosing": of_choosing(),
         "formats": of_formats(),
         "optim": of_optim(),
         "functions": functions(folder, tiny_llama, encoder),
     }
 
 
-GROUPS = ["Value", "GraphModule", "Executable", "Artifact", "Model", "Encoder", "formats", "optim", "functions"]
+GROUPS = [
+    "Value",
+    "GraphModule",
+    "Executable",
+    "Artifact",
+    "Model",
+    "Encoder",
+    "choosing",
+    "formats",
+    "optim",
+    "functions",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -496,6 +536,9 @@ def test_every_function_of_the_api_is_called_here(everything: dict[str, dict[str
         builders = {*EVERY_PRIMITIVE, *BLOCKS} if owner is rlx.GraphModule else set()
         internal = {"from_ir", "invalidate"} | builders  # for the compiler's own code, and tested above
         assert methods(owner) - internal - {"__call__"} <= called | {"primitives"}, owner
+    assert {*structured.__all__, *choosing.__all__} - {"Guide", "Processor", "TokenLogprob"} <= everything[
+        "choosing"
+    ].keys()
     named = {name for name in formats.__all__ if inspect.isfunction(getattr(formats, name))}
     assert named <= everything["formats"].keys()
     assert {name for name in optim.__all__ if name.islower()} == everything["optim"].keys()

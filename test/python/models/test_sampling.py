@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -45,6 +46,69 @@ def test_top_p_applies_to_what_top_k_leaves() -> None:
 
 def test_top_p_keeps_at_least_one() -> None:
     assert Sampler(top_p=1e-9).probabilities(LOGITS)[0].tolist() == [1]
+
+
+def reference(
+    logits: np.ndarray, temperature: float, top_k: int, top_p: float, min_p: float
+) -> tuple[list[int], list[float]]:
+    """Ids and probabilities, step by step."""
+    ids = sorted(range(len(logits)), key=lambda i: (-logits[i], i))[: top_k or None]
+    weights = [math.exp((float(logits[i]) - float(logits[ids[0]])) / temperature) for i in ids]
+    likely = [weight / sum(weights) for weight in weights]
+    count = next((n for n in range(1, len(ids)) if sum(likely[:n]) >= top_p), len(ids)) if top_p < 1 else len(ids)
+    kept = [(i, p) for i, p in zip(ids[:count], likely[:count], strict=True) if p >= min_p * likely[0]]
+    return [i for i, _ in kept], [p / sum(q for _, q in kept) for _, p in kept]
+
+
+@pytest.mark.parametrize("top_k", [0, 1, 7, 63, 64, 65])
+@pytest.mark.parametrize("top_p", [0.3, 0.9, 1.0])
+@pytest.mark.parametrize("min_p", [0.0, 0.01, 0.2, 1.0])
+def test_all_steps_against_a_reference(top_k: int, top_p: float, min_p: float) -> None:
+    for seed, size in enumerate((1, 2, 63, 64, 65)):
+        logits = (np.random.default_rng(seed).standard_normal(size) * 3).round(1).astype(np.float32)
+        sampler = Sampler(0.9, top_k, top_p, min_p=min_p)
+        ids, probabilities = sampler.probabilities(logits)
+        want_ids, want = reference(logits, 0.9, top_k, top_p, min_p)
+        assert ids.tolist() == want_ids
+        np.testing.assert_allclose(probabilities, want, rtol=1e-12)
+
+
+def test_min_p_is_relative_to_the_largest() -> None:
+    """Of 0.4 0.25 0.2 0.1 0.05, those of at least 0.45 of 0.4 are three; more than 0.5 leaves two."""
+    options: dict[str, Any] = {"temperature": 1, "top_k": 0, "top_p": 1}
+    assert Sampler(**options, min_p=0.45).probabilities(LOGITS)[0].tolist() == [1, 3, 4]
+    ids, probabilities = Sampler(**options, min_p=0.55).probabilities(LOGITS)
+    assert ids.tolist() == [1, 3]
+    np.testing.assert_allclose(probabilities, [0.4 / 0.65, 0.25 / 0.65], rtol=1e-6)
+    assert Sampler(**options, min_p=1).probabilities(np.array([1, 3, 3, 2], np.float32))[0].tolist() == [1, 2]
+
+
+def test_min_p_and_top_p_look_at_the_same_probabilities() -> None:
+    """Renormalised after min_p, 0.47 0.29 0.24 would reach 0.7 with two; of 0.4 0.25 0.2 it takes three."""
+    ids, _ = Sampler(temperature=1, top_k=0, top_p=0.7, min_p=0.45).probabilities(LOGITS)
+    assert ids.tolist() == [1, 3, 4]
+    ids, _ = Sampler(temperature=1, top_k=0, top_p=0.6, min_p=0.45).probabilities(LOGITS)
+    assert ids.tolist() == [1, 3]
+
+
+def test_gpus_have_no_min_p() -> None:
+    assert Sampler(top_k=40).needs_at_most(64)
+    assert not Sampler(top_k=40, min_p=0.1).needs_at_most(64)
+    assert Sampler(greedy=True, min_p=0.1).needs_at_most(64)
+    assert not Sampler(top_k=0).needs_at_most(64)
+
+
+@pytest.mark.parametrize("options", [{}, {"greedy": True}, {"min_p": 0.1, "top_k": 0}])
+def test_clones_draw_alike_and_apart(options: dict[str, Any]) -> None:
+    logits = np.random.default_rng(0).standard_normal((60, 100)).astype(np.float32)
+    first = Sampler(seed=3, **options)
+    for row in logits[:20]:
+        first(row)
+    second = first.clone()
+    assert repr(second) == repr(first)
+    ahead = [first(row) for row in logits[20:]]
+    assert [second(row) for row in logits[20:]] == ahead
+    np.testing.assert_array_equal(first.draws(4), second.draws(4))
 
 
 def test_top_k_prefers_smaller_indices_among_equals() -> None:
@@ -94,6 +158,10 @@ def test_bad_logits_are_named() -> None:
         Sampler()(np.array([-np.inf, -np.inf], np.float32))
     with pytest.raises(InputError, match=r"must be \[vocab\] or \[batch, vocab\], but has the shape \[1, 1, 2\]"):
         Sampler()(np.zeros((1, 1, 2), np.float32))
+    with pytest.raises(InputError, match=r"'logits' is an array, but got \[1, 2\]"):
+        Sampler()([1, 2])  # type: ignore[call-overload]
+    with pytest.raises(InputError, match=r"'logits' is an array of numbers, but got array\(\['a'\]"):
+        Sampler()(np.array(["a"]))
     with pytest.raises(InputError, match="not empty"):
         Sampler()(np.zeros(0, np.float32))
 
@@ -111,6 +179,10 @@ def test_bad_logits_are_named() -> None:
         ({"greedy": "yes"}, "'greedy' is True or False, but got 'yes'"),
         ({"top_p": 0}, r"'top_p' must be in \(0, 1\], but is 0"),
         ({"top_p": 1.1}, r"'top_p' must be in \(0, 1\], but is 1.1"),
+        ({"min_p": -0.1}, r"'min_p' must be in \[0, 1\], but is -0.1"),
+        ({"min_p": 1.5}, r"'min_p' must be in \[0, 1\], but is 1.5"),
+        ({"min_p": float("nan")}, r"'min_p' must be in \[0, 1\], but is nan"),
+        ({"min_p": "x"}, "'min_p' is a number, but got 'x'"),
         ({"seed": -1}, r"'seed' is a whole number from 0 to \d+, but got -1"),
     ],
 )

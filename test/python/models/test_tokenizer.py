@@ -137,6 +137,8 @@ def test_sentencepiece_vocabulary() -> None:
     tokenizer = spm()
     assert tokenizer.tokenize("ab") == [1, 263]
     assert tokenizer.tokenize("ab", bos=False) == [263]
+    assert tokenizer.tokenize("ab", bos=False, continued=True) == [262]
+    assert tokenizer.tokenize("a</s>ab", bos=False, special=True, continued=True) == [260, 2, 263]
     assert tokenizer.detokenize([263, 263]) == "ab ab"
     assert tokenizer.tokenize("\n\u00e9", bos=False) == [259, 3 + 10, 3 + 0xC3, 3 + 0xA9]
     assert tokenizer.detokenize([259, 3 + 10, 3 + 0xC3, 3 + 0xA9]) == "\n\u00e9"
