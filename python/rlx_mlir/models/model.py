@@ -187,24 +187,21 @@ class Model(Core):
             raise InputError(f"'prompts' are several prompts, but got {checks.shown(prompts)}")
         if on_done is not None:
             checks.callback("on_done", on_done, "generation")
-        seeds: list[int | None] = [None] * len(prompts)
-        if (seed := options.pop("seed", None)) is not None:
+        own: list[Options] = [options] * len(prompts)
+        if (seed := options.get("seed")) is not None:
             first = checks.whole("seed", seed, most=2**128 - 1 - len(prompts))
-            seeds = [first + i for i in range(len(prompts))]
+            own = [{**options, "seed": first + i} for i in range(len(prompts))]
         done = on_done or _nothing
         if self.on_gpu:
-            every = [
-                self.generate(prompt, chat=chat, seed=own, **options)
-                for prompt, own in zip(prompts, seeds, strict=True)
-            ]
+            every = [self.generate(prompt, chat=chat, **each) for prompt, each in zip(prompts, own, strict=True)]
             for generation in every:
                 _ended(generation)
                 done(generation)
             return every
         with Engine(self, sequences=sequences, queue=max(len(prompts), 1)) as engine:
             requests = [
-                engine.add(prompt, chat=chat, seed=own, on_done=done, on_text=_nothing, **options)
-                for prompt, own in zip(prompts, seeds, strict=True)
+                engine.add(prompt, chat=chat, on_done=done, on_text=_nothing, **each)
+                for prompt, each in zip(prompts, own, strict=True)
             ]
             engine.run()
         return list(requests)
