@@ -111,8 +111,8 @@ class Engine:
     past its prompt. So prompts never hold the others up for longer than a chunk, and are processed by priority, of
     equal ones the earlier first. All methods may be called by several threads; steps are made one after another.
 
-    A sequence that fails (a callback or a logits processor raises, logits aren't finite) ends with the reason ``error``
-    and what was raised in `Request.error`; the others go on. An interrupt (Ctrl-C) comes through between two steps, and
+    A sequence that fails (a callback or a logits processor raises, logits aren't finite, memory runs out) ends with the
+    reason ``error`` and what was raised in `Request.error`; the others go on. An interrupt (Ctrl-C) comes through between two steps, and
     nothing is lost by it.
 
     Attributes:
@@ -243,9 +243,9 @@ class Engine:
                 self._begin()
                 busy = self.active > 0
                 if self._prompt is not None:
-                    self._read_prompt(self._prompt)
+                    self._guarded([self._prompt], self._read_prompt, self._prompt)
                 if self._active:
-                    self._decode()
+                    self._guarded(list(self._active), self._decode)
                 return busy
 
     def run(self) -> None:
@@ -341,6 +341,15 @@ class Engine:
         request.row = row
 
     # Steps ----------------------------------------------------------------------------------------
+
+    def _guarded(self, requests: Sequence[Request], work: Callable[..., None], *arguments: Request) -> None:
+        """Does some work; where it raises, as for want of memory, the requests that it is for end."""
+        try:
+            work(*arguments)
+        except Exception as error:
+            for request in requests:
+                if request.finish_reason is None:
+                    self._remove(request, "error", error)
 
     def _read_prompt(self, request: Request) -> None:
         """Processes a chunk of a prompt; after the last one its first token is chosen."""

@@ -187,6 +187,38 @@ def test_logits_that_are_not_finite_end_one_sequence(model: Model, engine: Engin
     assert again.read() == alone(model, ids_of(1, 9), {"max_tokens": 12, "seed": 1, "ignore_eos": True})[0]
 
 
+@pytest.mark.parametrize("program", ["prefill", "prefixes", "batch"])
+def test_want_of_memory_ends_the_requests_that_it_is_for(
+    model: Model, engine: Engine, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    def fails(*_arguments: object, **_options: object) -> None:
+        raise MemoryError("no more")
+
+    options = {"max_tokens": 12, "ignore_eos": True}
+    requests = [engine.add(ids_of(seed, 9), seed=seed, **options) for seed in range(3)]
+    while len(requests[1].ids) < 2:
+        engine.step()
+    with monkeypatch.context() as patch:
+        if program == "prefill":
+            patch.setattr(model.programs.prefill, "run", fails)
+        elif program == "prefixes":
+            patch.setattr(model.prefixes, "add", fails)
+        else:
+            patch.setattr(engine, "_call", lambda count: fails)
+        while not any(request.finish_reason for request in requests):
+            engine.step()
+    engine.run()
+    ended = {"prefill": [2], "prefixes": [2], "batch": [0, 1]}[program]
+    for seed, request in enumerate(requests):
+        if seed in ended:
+            assert request.finish_reason == "error"
+            assert isinstance(request.error, MemoryError)
+        else:
+            assert result(request) == alone(model, ids_of(seed, 9), {"seed": seed, **options})
+    again = engine.add(ids_of(2, 9), seed=2, **options)
+    assert result(again) == alone(model, ids_of(2, 9), {"seed": 2, **options})
+
+
 def test_a_sequence_ends_where_its_context_is_full(model: Model, engine: Engine) -> None:
     long = engine.add(ids_of(0, 60), max_tokens=50, greedy=True, ignore_eos=True)
     short = engine.add(ids_of(1, 5), max_tokens=50, greedy=True, ignore_eos=True)
