@@ -17,12 +17,13 @@ from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
 from .gemm_packed import (
-    FEW_ROWS,
     PREFETCH_BYTES,
+    ROW_BLOCK,
+    are_single_rows,
     block_length,
     exact_gemm,
+    over_row_groups,
     panels_per_unit,
-    row_group,
     row_reader,
     tile_groups,
     tile_rows,
@@ -34,6 +35,7 @@ from .kernel import (
     Scratch,
     add_products,
     line_columns,
+    row_blocks,
     row_count,
     write_kernel,
 )
@@ -45,6 +47,9 @@ __all__ = ["Matrix", "column_reader", "copy_columns", "copy_transposed", "gemm_d
 
 SMALL_BYTES = 32768
 """A weight of at most so many bytes as f32, or f64, stays in the nearest cache: its columns are read where they are."""
+
+FEW_ROWS = 4
+"""The largest static M that reads rows of weights [K, N] where they are."""
 
 FEW_VECTORS = 4
 """Vectors of columns that a unit of few rows has; rows of a transposed weight that they are multiplied with at once."""
@@ -63,7 +68,8 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     outputs [..., N]; all of the product's element type. Units are groups of neighbouring columns.
     """
     weights = product.program.accumulators
-    few, rows = product.rows is not None and product.rows <= FEW_ROWS, max(product.rows or 0, 1)
+    rows = max(product.rows or 0, 1)
+    few = are_single_rows(product.x_shape) if transpose_rhs else product.rows is not None and product.rows <= FEW_ROWS
     wide = wide_type(product.element)
     lanes, line = target.lanes(wide), line_columns(wide)
     if not few:
@@ -82,9 +88,11 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     direct = not transpose_rhs and product.n * product.k * ELEMENT_BITS[wide] <= 8 * SMALL_BYTES
 
     def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value | None]:
-        reader = row_reader(em, target, product, scratch, few, block)
-        if few:
-            return Accumulators(em, target, product, columns, scratch, max(together, 1) * rows), reader, None
+        most = em.imin(row_count(em, values[0]), ROW_BLOCK) if few else None
+        reader = row_reader(em, target, product, scratch, most, block)
+        if most is not None:
+            waiting = em.imax(most, 1) * max(together, 1)
+            return Accumulators(em, target, product, columns, scratch, waiting), reader, None
         shape = [0 if direct else len(groups), block, len(groups[0]) * line]
         part = scratch.take(shape, wide, ELEMENT_BITS[wide] // 8)
         count = row_count(em, values[0]) if block < product.k else tile_rows(target)[0]
@@ -96,8 +104,14 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
         accumulators, reader, part = layout(em, values, scratch)
         dense = values[1 : 1 + weights]
         if part is None:
-            reader.bind(em.rows(values[0]), 0, product.rows or 0, 0, product.k, whole=product.k % lanes == 0)
-            _few_units(target, product, values, outputs, (begin, end), together, (accumulators, reader))
+            x, whole = em.rows(values[0]), product.k % lanes == 0
+
+            def rows_of(first: Index, count: Index) -> None:
+                reader.bind(x, first, count, 0, product.k, whole=whole)
+                units = _Units(target, product, values, outputs, (begin, end), (first, count))
+                _few_units(units, together, accumulators, reader)
+
+            row_blocks(em, row_count(em, values[0]), ROW_BLOCK, rows_of)
             return
 
         def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
@@ -236,29 +250,46 @@ def copy_transposed(
 # -- few rows ---------------------------------------------------------------------------------------------------------
 
 
-def _few_units(
-    target: Target,
-    product: Product,
-    values: Sequence[Value],
-    outputs: Sequence[Value],
-    bounds: tuple[Value, Value],
-    together: int,
-    parts: tuple[Accumulators, RowReader],
-) -> None:
-    """Computes units [begin, end) of all rows. together: units whose columns are read side by side; 0 for weights
-    [N, K]."""
-    accumulators, reader = parts
-    em, rows, weights = accumulators.em, product.rows or 0, product.program.accumulators
-    with em.loop(*bounds, max(together, 1), hint="span") as span:
+@dataclass(frozen=True)
+class _Units:
+    """Some units of a kernel, and the rows that are computed of them.
+
+    Attributes:
+        values, outputs: the kernel's operands and results.
+        bounds: the first unit, and the one after the last.
+        rows: the first row, and how many.
+    """
+
+    target: Target
+    product: Product
+    values: Sequence[Value]
+    outputs: Sequence[Value]
+    bounds: tuple[Value, Value]
+    rows: tuple[Index, Index]
+
+    @property
+    def weights(self) -> Sequence[Value]:
+        return self.values[1 : 1 + self.product.program.accumulators]
+
+    def finish(self, accumulators: Accumulators, unit: Index, at: Index) -> None:
+        """Results of a unit, whose products begin at row `at`."""
+        arguments = self.values[1 + self.product.program.accumulators :]
+        accumulators.finish(arguments, self.outputs, unit, *self.rows, at)
+
+
+def _few_units(units: _Units, together: int, accumulators: Accumulators, reader: RowReader) -> None:
+    """Computes some units. together: those whose columns are read side by side; 0 for weights [N, K]."""
+    em, rows = accumulators.em, units.rows[1]
+    with em.loop(*units.bounds, max(together, 1), hint="span") as span:
         count: Index = 1
         if together:
-            count = em.imin(bounds[1] - span.iv, together)
-            _few_rows(em, target, product, reader, values[1 : 1 + weights], (span.iv, count), accumulators)
+            count = em.imin(units.bounds[1] - span.iv, together)
+            _few_rows(em, units.target, units.product, reader, units.weights, (span.iv, count), accumulators)
         else:
-            for i, weight in enumerate(values[1 : 1 + weights]):
-                _few_transposed(em, target, product, reader, weight, span.iv, i * accumulators.columns, accumulators)
+            for i, weight in enumerate(units.weights):
+                _single_transposed(units, reader, weight, span.iv, i * accumulators.columns, accumulators)
         with em.loop(0, count, hint="unit") as unit:
-            accumulators.finish(values[1 + weights :], outputs, span.iv + unit.iv, 0, rows, unit.iv * rows)
+            units.finish(accumulators, span.iv + unit.iv, unit.iv * rows)
 
 
 def _few_rows(
@@ -304,26 +335,18 @@ def _few_rows(
         over_columns(range(main, product.k))
 
 
-def _few_transposed(
-    em: Emitter,
-    target: Target,
-    product: Product,
-    x: RowReader,
-    weight: Value,
-    unit: Value,
-    column: int,
-    accumulators: Accumulators,
+def _single_transposed(
+    units: _Units, x: RowReader, weight: Value, unit: Value, column: int, accumulators: Accumulators
 ) -> None:
     """All rows times 16 rows of w [N, K]: dot products along vectors of k."""
+    em, target, product = accumulators.em, units.target, units.product
     lanes, type = accumulators.lanes, accumulators.type
     stored = with_element(type, product.element)
-    total = product.rows or 0
-    group = row_group(target)
     main = product.k - product.k % lanes
     rest = em.mask(product.k - main, lanes) if main < product.k else None
 
     def step(
-        k: Index, lines: Sequence[Index], rows: range, sums: list[list[Value]], mask: Value | None
+        k: Index, lines: Sequence[Index], rows: Sequence[Index], sums: list[list[Value]], mask: Value | None
     ) -> list[list[Value]]:
         def read(row: Index) -> Value:
             if mask is None:
@@ -338,8 +361,9 @@ def _few_transposed(
         here: list[Index] = [unit * PANEL_ROWS + j for j in local]
         if product.n % PANEL_ROWS:
             here = [em.imin(line, product.n - 1) for line in here]
-        for first in range(0, total, group):
-            rows = range(first, min(first + group, total))
+
+        def tile(first: Index, size: int, local: Sequence[Index] = local, here: Sequence[Index] = here) -> None:
+            rows = [first + r for r in range(size)]
             with em.loop(0, main, lanes, [[em.zero(type)] * FEW_VECTORS] * len(rows), hint="k") as loop:
                 for line in here:
                     em.prefetch(weight, [line, loop.iv + PREFETCH_BYTES * 8 // ELEMENT_BITS[product.element]])
@@ -348,6 +372,8 @@ def _few_transposed(
             for row, own in zip(rows, sums, strict=True):
                 for place, value in zip(local, own, strict=True):
                     em.store(em.reduce("add", value, "reassoc"), accumulators.data, [row, place + column])
+
+        over_row_groups(em, target, units.rows[1], tile)
 
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, bool] | None:

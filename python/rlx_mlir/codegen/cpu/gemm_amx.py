@@ -21,7 +21,7 @@ from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
 from .gemm import Matrix, transpose
-from .gemm_packed import has_few_rows
+from .gemm_packed import are_single_rows
 from .kernel import Accumulators, Finished, Product, Scratch, row_count, write_kernel
 from .panels import PANEL_ROWS, find_layout, panel_product, panel_weights
 from .registry import Generator
@@ -463,7 +463,7 @@ def copy_pairs(
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> Product | None:
     product = panel_product(spec, "dequant_matmul")
-    takes = target.tiles(spec.element) and not has_few_rows(spec) and spec.element == spec.scheme
+    takes = target.tiles(spec.element) and not are_single_rows(spec.x) and spec.element == spec.scheme
     return product if takes else None
 
 

@@ -36,7 +36,7 @@ from .gemm_amx_f32 import (
     panel_number,
     splits,
 )
-from .gemm_packed import has_few_rows
+from .gemm_packed import are_single_rows
 from .kernel import Product, Scratch, row_count
 from .panels import RUN, Panel, PanelLayout, Run, block_heads, find_layout, panel_product
 from .registry import Generator
@@ -340,7 +340,7 @@ class BlockTiles(SplitTiles):
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:
     product = panel_product(spec, "dequant_matmul")
-    if product is None or has_few_rows(spec) or not splits(target, spec.element, None, product.k):
+    if product is None or are_single_rows(spec.x) or not splits(target, spec.element, None, product.k):
         return None
     return (product, spec.scheme) if has_integers(find_layout(spec.scheme, product.k)) else None
 

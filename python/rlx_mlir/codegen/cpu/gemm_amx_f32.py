@@ -32,7 +32,7 @@ from . import UnsupportedByTemplate
 from .gemm import Matrix, column_reader, copy_transposed
 from .gemm_amx import COLUMNS, ROWS, SIDE, STEP, Tiles
 from .gemm_batched import BatchedProduct, Sizes
-from .gemm_packed import FEW_ROWS, decode_panel, multiply_tile
+from .gemm_packed import FEW_ROWS, are_single_rows, decode_panel, multiply_tile
 from .kernel import Accumulators, Finished, Product, RowReader, Scratch, row_count, write_kernel
 from .panels import PANEL_ROWS, Panel, PanelLayout, find_layout, panel_product, panel_weights
 from .registry import Candidates, Generator
@@ -644,7 +644,7 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
 
 
 def _configure_batched(name: str, spec: ProductSpec, target: Target) -> BatchedProduct | None:
-    in_parts = splits(target, spec.element, spec.sharing, spec.x[-1])
+    in_parts = not are_single_rows(spec.x) and splits(target, spec.element, spec.sharing, spec.x[-1])
     if spec.kind != "matmul" or not in_parts or len(spec.x) < 2 or 0 in spec.weight:
         return None
     return BatchedProduct.of(spec)
@@ -652,7 +652,7 @@ def _configure_batched(name: str, spec: ProductSpec, target: Target) -> BatchedP
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:
     product = panel_product(spec, "dequant_matmul")
-    if product is None or not splits(target, spec.element, spec.sharing, product.k):
+    if product is None or are_single_rows(spec.x) or not splits(target, spec.element, spec.sharing, product.k):
         return None
     return product, spec.scheme
 

@@ -24,7 +24,7 @@ from . import UnsupportedByTemplate
 from .gemm import Matrix, column_reader, copy_columns, copy_transposed
 from .gemm_amx import COLUMNS, ROWS, SIDE, NarrowTiles, copy_pairs
 from .gemm_amx import ROW_BLOCK as AMX_ROW_BLOCK
-from .gemm_packed import FEW_ROWS, K_BLOCK, block_length, has_few_rows, multiply_tile, tile_rows
+from .gemm_packed import FEW_ROWS, K_BLOCK, are_single_rows, block_length, multiply_tile, tile_rows
 from .kernel import Accumulators, RowReader, Scratch, line_columns, need_floats, row_tiles, write_kernel
 from .registry import Generator
 from .target import ELEMENT_BITS, Target, wide_type
@@ -450,7 +450,7 @@ def _gemm_tiles(target: Target, product: BatchedProduct) -> str:
 
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> BatchedProduct | None:
-    by_tiles = target.tiles(spec.element) and not has_few_rows(spec)
+    by_tiles = target.tiles(spec.element) and not are_single_rows(spec.x)
     if spec.kind != "matmul" or (spec.is_matrix and not by_tiles):
         return None
     return BatchedProduct.of(spec)

@@ -31,8 +31,8 @@ from .byte_dots import Dot, Dots, by_avx2
 from .digits import BASE_BITS, has_room
 from .gemm_amx import SIDE
 from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
-from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, REGISTER_TILES, panels_per_unit, tile_groups
-from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
+from .gemm_packed import PREFETCH_BYTES, REGISTER_TILES, panels_per_unit, tile_groups
+from .kernel import Accumulators, Product, Scratch, row_blocks, row_count, row_tiles, write_kernel
 from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
 from .quantized_rows import ROW_BLOCK, GivenRows, QuantizedRows, Rows, Tables
 from .registry import Generator
@@ -45,6 +45,9 @@ BLOCK = RUN
 
 LINE = 64
 """Bytes of a cache line."""
+
+FEW_ROWS = 4
+"""The largest static M, times digits, whose weights are joined to bytes in registers."""
 
 
 # -- the product ------------------------------------------------------------------------------------------------------
@@ -214,11 +217,10 @@ class IntegerProduct:
                 after(first, count)
 
         rows = row_count(em, values[0])
-        if self._digits == 1 or (isinstance(rows, int) and rows <= ROW_BLOCK):
+        if self._digits == 1:
             block(0, rows)
         else:
-            with em.loop(0, rows, ROW_BLOCK, hint="rows") as loop:
-                block(loop.iv, em.imin(rows - loop.iv, ROW_BLOCK))
+            row_blocks(em, rows, ROW_BLOCK, block)
         if parts.tiles:
             parts.tiles.release()
 

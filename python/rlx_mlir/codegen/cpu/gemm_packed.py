@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
 from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.codegen.specs.products import Sizes, known_product
 from rlx_mlir.codegen.structures import flatten, mapped, pairwise
 from rlx_mlir.tuning.cpu import SHARED
 
-from .kernel import Accumulators, Product, RowReader, Scratch, add_products, row_count, row_tiles, write_kernel
+from .kernel import Accumulators, Product, RowReader, Scratch, add_products, row_blocks, row_count, row_tiles, write_kernel
 from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
 from .registry import Candidates, Generator
 from .target import Target
@@ -29,20 +30,27 @@ __all__ = [
     "REGISTER_TILES",
     "Group",
     "TiledPanels",
+    "are_single_rows",
     "block_length",
     "decode_panel",
     "exact_gemm",
     "gemm_panels",
-    "has_few_rows",
     "multiply_tile",
+    "over_row_groups",
     "row_group",
     "row_reader",
     "tile_groups",
     "tile_rows",
 ]
 
-FEW_ROWS = 4
-"""The largest static M that is done by decoding in registers."""
+FEW_ROWS = 8
+"""The largest static M whose rows are computed as single ones are."""
+
+UNROLLED_ROWS = 4
+"""Up to so many rows, groups of them stand one after the other in the code; more go in loops."""
+
+ROW_BLOCK = 128
+"""Single rows that go through all weights together: they stay in near caches, and weights are read once for so many."""
 
 K_WHOLE, K_BLOCK = 2048, 1024
 """Up to K_WHOLE elements of K are decoded at once (256 KiB for 32 columns), longer ones in blocks of about K_BLOCK."""
@@ -53,9 +61,14 @@ Group = list[tuple[int, int]]
 """Panels that a register tile covers side by side: (weight, panel within the unit)."""
 
 
-def has_few_rows(spec: ProductSpec) -> bool:
-    """Whether a product has so few rows that its weights are read where they are."""
-    return spec.rows is not None and spec.rows <= FEW_ROWS
+def are_single_rows(x: Sizes) -> bool:
+    """Whether each row of x is computed in the order that a product of one row has, for the sizes of x [..., K].
+
+    Few rows are, and single tokens of any number of sequences, [..., 1, K]: so a token has the same bits alone, beside
+    those of other sequences, and beside those that follow it. Every schedule that adds up otherwise has to ask.
+    """
+    rows = known_product(x[:-1])
+    return (rows is not None and rows <= FEW_ROWS) or (len(x) > 1 and x[-2] == 1)
 
 
 def tile_rows(target: Target) -> tuple[int, ...]:
@@ -87,10 +100,13 @@ def block_length(k: int, multiple: int) -> int:
     return -(-k // (blocks * multiple)) * multiple
 
 
-def row_reader(em: Emitter, target: Target, product: Product, scratch: Scratch, few: bool, block: int) -> RowReader:
-    """Room for rows of x: all of them where they are few, else those of a tile and a block of K."""
-    rows = (product.rows or 0) if few else tile_rows(target)[0]
-    length = product.k if few else block
+def row_reader(
+    em: Emitter, target: Target, product: Product, scratch: Scratch, single: Index | None, block: int
+) -> RowReader:
+    """Room for rows of x: for all of K of as many as go together where they are single, else for those of a tile and a
+    block of K."""
+    rows = tile_rows(target)[0] if single is None else single
+    length = block if single is None else product.k
     return RowReader(em, target, product.element, scratch, rows, length)
 
 
@@ -288,9 +304,9 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     """
     layout = find_layout(scheme, product.k)
     weights = product.program.accumulators
-    few = product.rows is not None and product.rows <= FEW_ROWS
+    single, together = are_single_rows(product.x_shape), rows_together(product.rows, target)
     per_unit = panels_per_unit(target, weights)
-    if few and per_unit * weights * min(product.rows or 0, row_group(target)) > 4:
+    if single and per_unit * weights * together > 4:
         per_unit = 1  # two panels at once would leave too few registers
     tiled = TiledPanels(target, product, layout, per_unit)
     operands = [
@@ -300,10 +316,11 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     ]
 
     def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value]:
-        reader = row_reader(em, target, product, scratch, few, tiled.block)
-        if few:
-            rows: Index = product.rows or 0
-            part = scratch.take([rows, product.k // layout.sub if layout.minimum else 0], "f32")
+        most = em.imin(row_count(em, values[0]), ROW_BLOCK) if single else None
+        reader = row_reader(em, target, product, scratch, most, tiled.block)
+        if most is not None:
+            rows = most
+            part = scratch.take([most, product.k // layout.sub if layout.minimum else 0], "f32")
         else:
             rows = row_count(em, values[0]) if tiled.block < product.k else tile_rows(target)[0]
             part = tiled.decoded(scratch)
@@ -313,17 +330,21 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         accumulators, reader, part = parts(em, values, scratch)
-        if not few:
+        if not single:
             tiled.run(em, values, outputs, (begin, end), (accumulators, reader, part))
             return
         flat = [em.bytes(value) for value in values[1 : 1 + weights]]
-        reader.bind(em.rows(values[0]), 0, product.rows or 0, 0, product.k, whole=product.k % RUN == 0)
-        if layout.minimum:
-            _sub_block_sums(em, target, reader, part, product, layout.sub)
-        with em.loop(begin, end, hint="unit") as unit:
-            panels_here = [tiled.panel(em, data, unit.iv, p) for data in flat for p in range(per_unit)]
-            _few_rows(em, target, product, reader, panels_here, part, accumulators)
-            accumulators.finish(values[1 + weights :], outputs, unit.iv, 0, product.rows or 0)
+
+        def block(first: Index, count: Index) -> None:
+            reader.bind(em.rows(values[0]), first, count, 0, product.k, whole=product.k % RUN == 0)
+            if layout.minimum:
+                _sub_block_sums(em, target, reader, part, product, layout.sub, count)
+            with em.loop(begin, end, hint="unit") as unit:
+                panels_here = [tiled.panel(em, data, unit.iv, p) for data in flat for p in range(per_unit)]
+                _single_rows(em, target, product, reader, panels_here, part, accumulators, count)
+                accumulators.finish(values[1 + weights :], outputs, unit.iv, first, count)
+
+        row_blocks(em, row_count(em, values[0]), ROW_BLOCK, block)
 
     return write_kernel(
         product.name,
@@ -377,7 +398,7 @@ def decode_panel(em: Emitter, panel: Panel, decoded: Value, place: tuple[Index, 
     over_runs([panel], k0 // layout.block, k1 // layout.block, (), step, ahead)
 
 
-# -- few rows ---------------------------------------------------------------------------------------------------------
+# -- single rows ------------------------------------------------------------------------------------------------------
 
 
 def row_group(target: Target) -> int:
@@ -385,16 +406,34 @@ def row_group(target: Target) -> int:
     return {512: 4, 256: 2, 128: 1}[target.vector_bits] * (2 if not target.x86 else 1)
 
 
-def _sub_block_sums(em: Emitter, target: Target, x: RowReader, sums: Value, product: Product, length: int) -> None:
+def rows_together(rows: int | None, target: Target) -> int:
+    """Rows of a product that share one decoding of the weights at most; rows: None where their number is dynamic."""
+    group = row_group(target)
+    return group if rows is None else min(rows, group)
+
+
+def over_row_groups(em: Emitter, target: Target, rows: Index, tile: Callable[[Index, int], None]) -> None:
+    """Covers single rows by groups: tile(first row, size)."""
+    group = row_group(target)
+    if isinstance(rows, int) and rows <= UNROLLED_ROWS:
+        for first in range(0, rows, group):
+            tile(first, min(group, rows - first))
+    else:
+        row_tiles(em, rows, [size for size in (8, 4, 2, 1) if size <= group], tile)
+
+
+def _sub_block_sums(
+    em: Emitter, target: Target, x: RowReader, sums: Value, product: Product, length: int, rows: Index
+) -> None:
     """sums[m, s] = the sum of elements s * length .. of row m."""
     lanes = target.lanes("f32")
-    with em.loop(0, product.rows or 0, hint="row") as row, em.loop(0, product.k // length, hint="sub") as sub:
+    with em.loop(0, rows, hint="row") as row, em.loop(0, product.k // length, hint="sub") as sub:
         first = sub.iv * length
         parts = [x.vload(row.iv, first + i) for i in range(0, length, lanes)]
         em.store(em.reduce("add", pairwise(operator.add, parts), "reassoc"), sums, [row.iv, sub.iv])
 
 
-def _few_rows(
+def _single_rows(
     em: Emitter,
     target: Target,
     product: Product,
@@ -402,25 +441,30 @@ def _few_rows(
     panels: Sequence[Panel],
     sums: Value,
     accumulators: Accumulators,
+    rows: Index,
 ) -> None:
-    """Products of all rows with the panels, in groups of rows and panels that fit the registers."""
-    total = product.rows or 0
-    group = row_group(target)
+    """Products of rows with the panels, in groups of rows and panels that fit the registers.
+
+    All rows go through panels before the next ones do: after the first group, these come from a near cache.
+    """
+    most = rows_together(rows if isinstance(rows, int) else None, target)
     # Two weights' panels go side by side only where all sums stay in registers.
-    together = len(panels) if len(panels) * min(total, group) <= 4 and target.vector_bits == 512 else 1
+    together = len(panels) if len(panels) * most <= 4 and target.vector_bits == 512 else 1
     for start in range(0, len(panels), together):
         here = panels[start : start + together]
-        for first in range(0, total, group):
-            size = min(group, total - first)
+
+        def tile(first: Index, size: int, start: int = start, here: Sequence[Panel] = here) -> None:
             if here[0].layout.dense:
-                values = _few_float(em, target, product, x, here, first, size)
+                values = _single_float(em, target, product, x, here, first, size)
             else:
-                values = _few_blocks(em, target, product, x, here, first, size, sums)
+                values = _single_blocks(em, target, product, x, here, first, size, sums)
                 if here[0].layout.minimum:
                     values = _repaired(em, target, product, x, here, first, values)
             for r, own in enumerate(values):
                 for i, value in enumerate(own):
                     em.vstore(value, accumulators.data, [first + r, start * PANEL_ROWS + i * here[0].lanes])
+
+        over_row_groups(em, target, rows, tile)
 
 
 def _repaired(
@@ -429,7 +473,7 @@ def _repaired(
     product: Product,
     x: RowReader,
     panels: Sequence[Panel],
-    first: int,
+    first: Index,
     sums: list[list[Value]],
 ) -> list[list[Value]]:
     """Sums of block panels; those that aren't finite are computed again, each element decoded first.
@@ -479,8 +523,8 @@ def _repaired(
     return branch.result
 
 
-def _few_float(
-    em: Emitter, target: Target, product: Product, x: RowReader, panels: Sequence[Panel], first: int, size: int
+def _single_float(
+    em: Emitter, target: Target, product: Product, x: RowReader, panels: Sequence[Panel], first: Index, size: int
 ) -> list[list[Value]]:
     """Float panels: `unroll` interleaved chains along K, added at the end."""
     unroll = {512: 4, 256: 2, 128: 1}[target.vector_bits]
@@ -509,13 +553,13 @@ def _few_float(
     return pairwise(functools.partial(mapped, operator.add), chains)
 
 
-def _few_blocks(
+def _single_blocks(
     em: Emitter,
     target: Target,
     product: Product,
     x: RowReader,
     panels: Sequence[Panel],
-    first: int,
+    first: Index,
     size: int,
     sums: Value,
 ) -> list[list[Value]]:

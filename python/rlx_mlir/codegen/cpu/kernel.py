@@ -27,6 +27,7 @@ __all__ = [
     "add_products",
     "line_columns",
     "need_floats",
+    "row_blocks",
     "row_count",
     "row_tiles",
     "write_kernel",
@@ -211,6 +212,15 @@ def row_tiles(
         with _guarded(em, done, count, size) as first:
             tile(first, size)
         done = done + count * size
+
+
+def row_blocks(em: Emitter, rows: Index, most: int, block: Callable[[Index, Index], None]) -> None:
+    """Covers all rows by blocks of at most `most`: block(first row, count)."""
+    if isinstance(rows, int) and rows <= most:
+        block(0, rows)
+        return
+    with em.loop(0, rows, most, hint="rows") as loop:
+        block(loop.iv, em.imin(rows - loop.iv, most))
 
 
 class RowReader:
