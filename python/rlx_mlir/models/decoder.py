@@ -9,7 +9,7 @@ Both modules read and update a cache of keys and values, and share every paramet
 | `decode`  | tokens [1, 1], pos [1], k_i, v_i                    | logits [1, 1, vocab], updated k_i, v_i   |
 
 Numbers of the first three are i32; ``pos`` is the position of the first token, ``rows`` says which tokens of the call
-get logits. The caches of layer i are [1, context, kv_heads * head_dim] of the configuration's ``kv_dtype``, keys after
+get logits. The caches of layer i are [1, context, a row of the configuration's ``kv_dtype``], see `caches`, keys after
 rotation. On GPUs, `decode` chooses the next token as well, see `build`.
 """
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from ..errors import GGUFError, InputError
 from ..frontends.gguf import GGUFFile
+from .caches import cache_types
 from .config import ModelConfig
 from .layers import (
     ROPE_FACTORS,
@@ -45,7 +46,7 @@ PROGRAMS = ("prefill", "decode")
 
 def cache_names(config: ModelConfig) -> list[str]:
     """Names of the cache inputs, which are those of the updated caches among the results, too."""
-    return [f"{kind}_{layer}" for layer in range(config.layers) for kind in ("k", "v")]
+    return list(cache_types(config))
 
 
 _IN_TABLES = frozenset({"context", "rope_base", "rope_scale", "local_rope_base"})
@@ -100,8 +101,9 @@ def build(
     tokens = graph.input("tokens", [1, "seq" if prefill else 1], "i32")
     pos = graph.input("pos", [1], "i32")
     rows = graph.input("rows", ["outputs"], "i32") if prefill else None
-    shape: list[int | str] = [1, "context", config.kv_width]
-    caches = {name: graph.input(name, shape, config.kv_dtype) for name in cache_names(config)}
+    caches = {
+        name: graph.input(name, [1, "context", type.width], type.element) for name, type in cache_types(config).items()
+    }
     params, tables = weight_params(graph, config), rope_params(graph, config, "context")
     adapters = adapter_params(graph, config, ranks or {})
     x = embedded(graph, config, params, tokens)
