@@ -403,7 +403,10 @@ def _buffer_of(value: ir.Value) -> Any:
     return None if value is None else memref_of(value.type)
 
 
-_ATTENTION_ATTRIBUTES = ("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout")
+_ATTENTION_ATTRIBUTES = (
+    *("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout"),
+    *("k_scheme", "v_scheme"),
+)
 
 
 def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
