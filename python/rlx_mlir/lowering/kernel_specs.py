@@ -18,6 +18,7 @@ from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, split_rows
 from rlx_mlir.codegen.row_graph import Step as RowStep
 from rlx_mlir.codegen.specs import (
     AttentionSpec,
+    CacheSpec,
     BroadcastSpec,
     BroadcastStep,
     CallSpec,
@@ -427,6 +428,18 @@ def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
     )
 
 
+def read_cache(name: str, kernel: ir.AnyOp) -> CacheSpec:
+    """A kernel of class cache: rows that become blocks of a cache."""
+    ops, _ = _body(kernel)
+    view = ops[-1].opview
+    given = [view.cache, view.new, view.pos]
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    if any(value not in numbers for value in given):
+        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
+    buffers = (memref_of(value.type) for value in given)
+    return CacheSpec(*buffers, python_value(view.scheme), tuple(numbers[value] for value in given))
+
+
 def read_quantize(name: str, kernel: ir.AnyOp) -> QuantizeSpec:
     """A kernel of class quantize, in blocks of 32, of an x of f32."""
     ops, returned = _body(kernel)
@@ -688,6 +701,7 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "gemm": read_product,
     "rows": read_rows,
     "attention": read_attention,
+    "cache": read_cache,
     "quantize": read_quantize,
     "recurrence": read_recurrence,
     "conv": read_conv,

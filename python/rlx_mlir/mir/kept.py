@@ -14,7 +14,7 @@ from rlx_mlir import formats, ir
 from rlx_mlir.mir.decode import element_value
 from rlx_mlir.mir.linalg import as_index, collapse, empty, generic, reduced, size_of, sizes_of, split_dims
 from rlx_mlir.mir.packed import Packing
-from rlx_mlir.mir.scalars import Scalar, absolute, element, extract, index
+from rlx_mlir.mir.scalars import Scalar, absolute, constant, element, extract, index
 
 SCHEMES = ("q8_0", "q4_0")
 """Formats that keys and values can be kept in, by the words of `#mir.cache_scheme`."""
@@ -97,7 +97,10 @@ def encoded_tensor(new: ir.Value, scheme: str) -> ir.Value:
     extremes = reduced(4, [(split, [b, s, block, 3])], [batch, rows, blocks], [b, s, block], 0, largest)
 
     def scale(extreme: Scalar, _: Scalar) -> Scalar:
-        return absolute(extreme) / 127.0 if fmt.signed else extreme / float(-fmt.offset)
+        if fmt.signed:
+            return absolute(extreme) / 127.0
+        first = extract(split, [*(index(dim) for dim in loops), constant(element("index"), 0)])  # 0 has a sign, too
+        return extreme.compare("eq", 0).select(first, extreme) / float(-fmt.offset)
 
     loops = [b, s, block]
     scales = generic(3, [(extremes, loops)], [(empty([batch, rows, blocks], f32), loops)], scale)

@@ -10,7 +10,16 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import element_of, shape_of
 from rlx_mlir.formats import get_format
 
-__all__ = ["LAYOUTS", "LOG2_E", "NEGATIVE_INFINITY", "AttentionSpec", "check_attention", "head_width", "score_unit"]
+__all__ = [
+    "LAYOUTS",
+    "LOG2_E",
+    "NEGATIVE_INFINITY",
+    "AttentionSpec",
+    "CacheSpec",
+    "check_attention",
+    "head_width",
+    "score_unit",
+]
 
 LAYOUTS = ("packed", "bshd", "bhsd")
 MASK_KINDS = ("none", "causal", "sliding_window", "custom", "bias")
@@ -72,6 +81,25 @@ class AttentionSpec:
         """Names and types of the kernel's operands, in order."""
         named = [("q", self.q), ("k", self.k), ("v", self.v), ("mask", self.mask), ("pos", self.pos)]
         return [(name, type) for name, type in named if type is not None]
+
+
+@dataclass(frozen=True)
+class CacheSpec:
+    """One `mir.cache_update` in blocks after outlining; its result has the memory of its first operand.
+
+    Attributes:
+        cache: type of the buffer of the cache and of the result, [B, P, bytes] of i8.
+        new: that of the rows that are written, [B, S, E] of f32.
+        pos: that of the places of the first ones, [B] of i32.
+        scheme: format of the blocks.
+        order: the kernel's operands for cache, new and pos.
+    """
+
+    cache: str
+    new: str
+    pos: str
+    scheme: str
+    order: tuple[int, ...]
 
 
 def score_unit(spec: AttentionSpec) -> float:
