@@ -51,8 +51,9 @@ LogicalResult AttentionOp::check(Adaptor op, EmitError error, SmallVectorImpl<Ty
     return error() << "expects 'k_scheme' and 'v_scheme' only with caches, but there are none";
   results.push_back(q);
   if (cached) {
-    Caches caches{op.getKCache(), op.getVCache(), op.getKScheme(), op.getVScheme(), batch,
-                  queries,        heads,          element,         "q"};
+    Caches caches{op.getKCache(),  op.getVCache(), op.getKScheme(),
+                  op.getVScheme(), batch,          queries,
+                  heads,           element,        "q"};
     if (failed(caches.check(error))) // C12, C13, C15
       return failure();
     if (differ(keys, queries)) // C13
@@ -157,8 +158,9 @@ LogicalResult LlamaDecoderBlockOp::check(Adaptor op, EmitError error,
   results.push_back(x);
   int64_t keys = tokens;
   if (cached) {
-    Caches caches{op.getKCache(), op.getVCache(), op.getKScheme(), op.getVScheme(), batch,
-                  tokens,         heads,          element,         "x"};
+    Caches caches{op.getKCache(),  op.getVCache(), op.getKScheme(),
+                  op.getVScheme(), batch,          tokens,
+                  heads,           element,        "x"};
     if (failed(caches.check(error))) // C19, C22
       return failure();
     keys = tensor(op.getKCache()).getDimSize(1);

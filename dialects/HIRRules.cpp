@@ -183,15 +183,16 @@ LogicalResult Caches::check(EmitError error) const {
   auto check = [&](StringRef name, StringRef schemeName, Value cache,
                    std::optional<mir::CacheScheme> scheme) -> LogicalResult {
     RankedTensorType type = tensor(cache);
-    if (type.getRank() != 3 || differ(type.getDimSize(0), batch) ||
+    bool ranked = type.getRank() == 3;
+    if (ranked && failed(mir::checkKept({name, schemeName, type, scheme, width, heads.width,
+                                         "'head_dim'", element, of},
+                                        error)))
+      return failure();
+    if (!ranked || differ(type.getDimSize(0), batch) ||
         (!scheme && differ(type.getDimSize(2), width))) {
       InFlightDiagnostic diagnostic = error() << "expects '" << name << "' to be ";
       return printShape(printShape(diagnostic, shape) << ", but got ", type.getShape());
     }
-    if (failed(mir::checkKept({name, schemeName, type, scheme, width, heads.width, "'head_dim'",
-                               element, of},
-                              error)))
-      return failure();
     if (exceeds(tokens, type.getDimSize(1)))
       return error() << "expects '" << name << "' to be at least as long as '" << of << "', "
                      << tokens << ", but its length is " << type.getDimSize(1);

@@ -105,8 +105,8 @@ static LogicalResult verifyKept(AttentionOp op) {
     if (scheme && op.getLayout() != HeadLayout::Packed) // C12
       return error() << "expects layout packed with '" << schemeName << "', but got "
                      << stringifyHeadLayout(op.getLayout());
-    return checkKept({name, schemeName, type, scheme, width, int64_t(op.getHeadDim()),
-                      "'head_dim'", op.getQ().getType().getElementType(), "q"},
+    return checkKept({name, schemeName, type, scheme, width, int64_t(op.getHeadDim()), "'head_dim'",
+                      op.getQ().getType().getElementType(), "q"},
                      error);
   };
   if (failed(check("k", "k_scheme", op.getK().getType(), op.getKScheme())))
@@ -271,16 +271,15 @@ LogicalResult CacheUpdateOp::verify() {
   if (cache.size() != 3 || rows.size() != 3) // C1
     return emitOpError("expects 'cache' and 'new' to have three dimensions, but their ranks are ")
            << cache.size() << " and " << rows.size();
-  if (!sizesAgree(cache[0], rows[0]) ||
-      (!getScheme() && !sizesAgree(cache[2], rows[2]))) // C2
+  if (failed(checkKept({"cache", "scheme", getCache().getType(), getScheme(), rows[2], rows[2],
+                        "the width of 'new'", getNew().getType().getElementType(), "new"},
+                       [&] { return emitOpError(); }))) // C5 to C7
+    return failure();
+  if (!sizesAgree(cache[0], rows[0]) || (!getScheme() && !sizesAgree(cache[2], rows[2]))) // C2
     return emitOpError("expects 'cache' and 'new' to have the same batch and width, but got ")
            << shapeText(cache) << " and " << shapeText(rows);
   if (ShapedType::isStatic(cache[1]) && ShapedType::isStatic(rows[1]) && rows[1] > cache[1]) // C3
     return emitOpError("expects 'new' to have no more rows than 'cache', ")
            << cache[1] << ", but got " << rows[1];
-  if (failed(verifyPositions(*this, getPos(), cache[0]))) // C4
-    return failure();
-  return checkKept({"cache", "scheme", getCache().getType(), getScheme(), rows[2], rows[2],
-                    "the width of 'new'", getNew().getType().getElementType(), "new"},
-                   [&] { return emitOpError(); }); // C5 to C7
+  return verifyPositions(*this, getPos(), cache[0]); // C4
 }
