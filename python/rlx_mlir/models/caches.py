@@ -14,7 +14,7 @@ import numpy as np
 
 from ..dtypes import DTYPES
 from ..errors import InputError
-from ..formats import decode, get_format
+from ..formats import decode, encode, get_format
 
 FLOATS = ("f32", "f16", "bf16")
 BLOCKS = ("q8_0", "q4_0")
@@ -74,6 +74,12 @@ class CacheType:
     def nbytes(self) -> int:
         """Bytes of a row."""
         return self.width * self.dtype.itemsize
+
+    def stored(self, numbers: np.ndarray) -> np.ndarray:
+        """f32 [n, elements] as rows [n, width] of such a cache; InputError for what blocks can't hold."""
+        if self.scheme is None:
+            return numbers.astype(self.dtype)
+        return encode(self.kind, numbers).view(np.int8)
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
         """Rows [n, width] of such a cache as f32 [n, elements]."""
