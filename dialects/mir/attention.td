@@ -82,12 +82,6 @@ def MIR_AttentionOp : MIR_Op<"attention", [
           masked sliding_window window 32 : tensor<1x?x512xf32>, tensor<1x128x256xf32>
       return %y : tensor<1x?x512xf32>
     }
-    func.func @packed(%q: tensor<1x1x512xf32>, %k: tensor<1x128x272xi8>, %v: tensor<1x128x256xf16>,
-                      %pos: tensor<1xi32>) -> tensor<1x1x512xf32> {
-      %y = mir.attention %q, %k, %v pos(%pos : tensor<1xi32>) heads 8 kv_heads 4 head_dim 64
-          k_scheme q8_0 : tensor<1x1x512xf32>, tensor<1x128x272xi8>, tensor<1x128x256xf16>
-      return %y : tensor<1x1x512xf32>
-    }
     ```
   }];
   let arguments = (ins MIR_FloatTensor:$q, MIR_KeptTensor:$k, MIR_KeptTensor:$v,
@@ -265,11 +259,6 @@ def MIR_CacheUpdateOp : MIR_Op<"cache_update", [
       %y = mir.cache_update %c, %n at %pos
           : tensor<1x128x256xf32>, tensor<1x?x256xf32>, tensor<1xi32>
       return %y : tensor<1x128x256xf32>
-    }
-    func.func @packed(%c: tensor<1x128x272xi8>, %n: tensor<1x?x256xf32>, %pos: tensor<1xi32>) -> tensor<1x128x272xi8> {
-      %y = mir.cache_update %c, %n at %pos scheme q8_0
-          : tensor<1x128x272xi8>, tensor<1x?x256xf32>, tensor<1xi32>
-      return %y : tensor<1x128x272xi8>
     }
     ```
   }];

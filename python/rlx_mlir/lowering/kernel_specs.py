@@ -18,9 +18,9 @@ from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, split_rows
 from rlx_mlir.codegen.row_graph import Step as RowStep
 from rlx_mlir.codegen.specs import (
     AttentionSpec,
-    CacheSpec,
     BroadcastSpec,
     BroadcastStep,
+    CacheSpec,
     CallSpec,
     Conv2dSpec,
     ConvSpec,

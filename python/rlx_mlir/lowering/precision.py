@@ -23,7 +23,8 @@ def precision(module: ir.Operation, *, policy: str) -> None:
 
     Sums within them stay in f32, and so does everything else: reductions, norms, softmax, functions of elements, and
     the inputs and outputs of functions. Indices, masks of conditions, packed weights and other types stay what they
-    are, and so does attention to keys and values that are kept in them. Where one product reads another's result, or several read one value, there is one conversion.
+    are, and so does attention to keys and values that are kept in such types. Where one product reads another's result,
+    or several read one value, there is one conversion.
     """
     if policy == "f32":
         return

@@ -12,7 +12,7 @@ import numpy as np
 
 from rlx_mlir import formats, ir
 from rlx_mlir.mir.decode import element_value
-from rlx_mlir.mir.linalg import as_index, collapse, empty, generic, reduced, size_of, sizes_of, split_dims
+from rlx_mlir.mir.linalg import as_index, collapse, empty, generic, reduced, sizes_of, split_dims
 from rlx_mlir.mir.packed import Packing
 from rlx_mlir.mir.scalars import Scalar, absolute, constant, element, extract, index
 
@@ -35,7 +35,7 @@ def row_bytes(scheme: str, width: int) -> int:
 
 
 def encoded(x: np.ndarray, scheme: str) -> np.ndarray:
-    """f32 [..., E] as i8 [..., bytes]; blocks with NaN, infinities, or elements too large for a scale of f16 are NaN."""
+    """f32 [..., E] as i8 [..., bytes]; blocks with NaN, infinities or what is too large for scales of f16 are NaN."""
     fmt = formats.get_format(scheme)
     blocks = np.ascontiguousarray(x, np.float32).reshape(-1, fmt.block)
     with np.errstate(over="ignore", invalid="ignore"):

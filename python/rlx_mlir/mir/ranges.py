@@ -356,10 +356,10 @@ def _of_attention(op: ir.AnyOp, known: Known) -> Interval:
 
 
 def _of_blocks(kept: ir.Value, known: Known) -> Interval:
-    """What the blocks of a cache stand for, where it is what the call before gave: zeros, and rows that were rounded."""
+    """What blocks stand for, where their cache is what the call before gave: zeros, and rows that were rounded."""
     if kept not in known.grows:
         return ANYTHING
-    # No code is larger than that of the largest magnitude, whose product with its scale differs by the rounding of that.
+    # No code is larger than that of the largest magnitude, which differs by the rounding of its scale.
     magnitude = known[kept.owner.opview.new].magnitude
     return _within(magnitude * (1 + 2.0**-10) + 127 * 2.0**-25)
 

@@ -75,6 +75,11 @@ class CacheType:
         """Bytes of a row."""
         return self.width * self.dtype.itemsize
 
+    @property
+    def largest(self) -> float | None:
+        """The largest number that it holds; None where that is about as large as those of f32."""
+        return {"f16": 65504.0, "q8_0": 127 * 65504.0, "q4_0": 8 * 65504.0}.get(self.kind)
+
     def stored(self, numbers: np.ndarray) -> np.ndarray:
         """f32 [n, elements] as rows [n, width] of such a cache; InputError for what blocks can't hold."""
         if self.scheme is None:
@@ -111,18 +116,14 @@ def check_kv_dtype(kv_dtype: str, head_dim: int) -> None:
 
 
 def cache_types(config: Cached) -> dict[str, CacheType]:
-    """What each cache input is, by name: ``k_0``, ``v_0``, ``k_1``, …; the results with updated caches have the names."""
+    """What each cache input is, by name: ``k_0``, ``v_0``, ``k_1``, …; updated caches have these names, too."""
     own = {name: CacheType(kind, config.kv_width) for name, kind in zip("kv", kinds(config.kv_dtype), strict=True)}
     return {f"{name}_{layer}": type for layer in range(config.layers) for name, type in own.items()}
 
 
 def schemes(config: Cached) -> dict[str, Any]:
     """The arguments of `GraphModule.attention` and `llama_decoder_block` that say what caches hold."""
-    return {
-        f"{name}_scheme": kind
-        for name, kind in zip("kv", kinds(config.kv_dtype), strict=True)
-        if kind in BLOCKS
-    }
+    return {f"{name}_scheme": kind for name, kind in zip("kv", kinds(config.kv_dtype), strict=True) if kind in BLOCKS}
 
 
 def bytes_per_token(config: Cached) -> int:

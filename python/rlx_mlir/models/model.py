@@ -401,8 +401,10 @@ class _Session:
                     f"the {'keys' if what == 'k' else 'values'} of layer {layer} ('{name}', a cache of {kind}) aren't: "
                     f"position {position} has {rows[position][bad[position]][0]}"
                 )
-                if kind == "f16":
-                    text += "; f16 holds numbers up to 65504, so load the model with kv_dtype='f32' or 'bf16'"
+                if (largest := types[name].largest) is not None:
+                    text += (
+                        f"; {kind} holds numbers up to {largest:.6g}, so load the model with kv_dtype='f32' or 'bf16'"
+                    )
                 return ExecutionError(f"logits of {size} tokens must be finite: {text}")
         return ExecutionError(
             f"logits of {size} tokens must be finite: keys and values are, so what follows them in the last layer isn't"

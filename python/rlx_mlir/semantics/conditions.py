@@ -231,7 +231,10 @@ def _attention(view: mir.AttentionOp, dims: DimsOf) -> Iterable[Rule]:
     heads, kv_heads = python_value(view.num_heads), python_value(view.num_kv_heads) or python_value(view.num_heads)
     layout, width = python_value(view.layout), python_value(view.head_dim)
     if view.k_scheme is not None or view.v_scheme is not None:  # rows of bytes have static widths, which are verified
-        k, v = (x if scheme is None else (*x[:-1], Size.of(kv_heads * width)) for x, scheme in ((k, view.k_scheme), (v, view.v_scheme)))
+        k, v = (
+            x if scheme is None else (*x[:-1], Size.of(kv_heads * width))
+            for x, scheme in ((k, view.k_scheme), (v, view.v_scheme))
+        )
     yield from _equal(k, v)
     if len(q) == 4:
         axis = 1 if layout == "bhsd" else 2

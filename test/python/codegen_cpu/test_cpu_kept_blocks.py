@@ -154,9 +154,7 @@ class Kept(Case):
             width, element = cache_dims(kind, self.kv_heads * self.size)
             return memref([None, None, width], element)
 
-        return replace(
-            base, k=buffer(self.k), v=buffer(self.v), k_scheme=scheme_of(self.k), v_scheme=scheme_of(self.v)
-        )
+        return replace(base, k=buffer(self.k), v=buffer(self.v), k_scheme=scheme_of(self.k), v_scheme=scheme_of(self.v))
 
     def inputs(self, seed: int = 0) -> list[np.ndarray]:
         q, k, v, *rest = super().inputs(seed)
@@ -270,7 +268,10 @@ class Cached:
             k_scheme=scheme_of(self.k),
             v_scheme=scheme_of(self.v),
         )
-        m.set_outputs({"out": out, "new_k": new_k, "new_v": new_v}, tied=dict(zip(("new_k", "new_v"), caches.values())))
+        m.set_outputs(
+            {"out": out, "new_k": new_k, "new_v": new_v},
+            tied=dict(zip(("new_k", "new_v"), caches.values(), strict=True)),
+        )
         return m
 
     def inputs(self, rng: np.random.Generator) -> dict[str, np.ndarray]:

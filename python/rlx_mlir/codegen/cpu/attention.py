@@ -12,9 +12,9 @@ over the visible keys alone: all (none, bias), j <= p (causal), p - window < j <
 contribute even where their memory holds NaN. An additive bias is arithmetic, not a mask: a bias of -inf gives weight 0
 (and zeros where all are -inf), but 0 * NaN stays NaN.
 
-Two schedules, both f32 throughout (narrower elements are widened, and blocks decoded, when they are loaded) and with results that depend
-neither on how units are cut nor on other rows: prompts (`attention_prefill.py`), and single queries, Sq = 1
-(`attention_decode.py`).
+Two schedules, both f32 throughout (narrower elements are widened, and blocks decoded, when they are loaded) and with
+results that depend neither on how units are cut nor on other rows: prompts (`attention_prefill.py`), and single
+queries, Sq = 1 (`attention_decode.py`).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ EXP2 = (
 class Heads:
     """q, k, v or the result as one flat buffer: element (b, h, s, d) stands at base(b, h) + s * stride + d.
 
-    Where keys or values are blocks, of format `scheme`, elements of the buffer are bytes, and `size` of them are a head.
+    Where keys or values are blocks, of format `scheme`, elements of the buffer are bytes, `size` of them a head.
     """
 
     flat: Value

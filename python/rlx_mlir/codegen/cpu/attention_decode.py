@@ -72,7 +72,9 @@ class Decode(Schedule):
         self.query = parts.take([group * self.padded], "f32")
         self.scores = parts.take([group * CHUNK], "f32")
         rows = max(self.lanes, self.block)
-        staged = any(self.staged(*kept) for kept in ((self.spec.k, self.spec.k_scheme), (self.spec.v, self.spec.v_scheme)))
+        staged = any(
+            self.staged(*kept) for kept in ((self.spec.k, self.spec.k_scheme), (self.spec.v, self.spec.v_scheme))
+        )
         self.widened = parts.take([rows * self.padded], "f32") if staged else None
 
     def staged(self, type: str, scheme: str | None) -> bool:

@@ -50,7 +50,9 @@ def decoded_block(em: Emitter, target: Target, scheme: str, flat: Value, at: Ind
     return low + high
 
 
-def encode_block(em: Emitter, target: Target, scheme: str, source: tuple[Value, Index], to: tuple[Value, Index]) -> None:
+def encode_block(
+    em: Emitter, target: Target, scheme: str, source: tuple[Value, Index], to: tuple[Value, Index]
+) -> None:
     """Writes 32 elements, f32 in a flat buffer from an element on, as a block into one of i8, from a byte on."""
     fmt, lanes = get_format(scheme), target.lanes("f32")
     floats, ints = target.vector("f32"), target.vector("i32")
@@ -64,7 +66,9 @@ def encode_block(em: Emitter, target: Target, scheme: str, source: tuple[Value, 
         # The first element of that magnitude gives the sign, too; NaN equals none, and any one will do.
         among = em.broadcast(largest, floats)
         lane = em.const(list(range(lanes)), ints)
-        found = [em.select(em.cmpf("oeq", size, among), lane + i, RUN - 1) for i, size in zip(starts, sizes, strict=True)]
+        found = [
+            em.select(em.cmpf("oeq", size, among), lane + i, RUN - 1) for i, size in zip(starts, sizes, strict=True)
+        ]
         first = em.reduce("minsi", pairwise(em.imin, found))
         extreme = em.load(flat, [at + em.cast("arith.index_cast", first, "index")])
         steps = float(-fmt.offset)
@@ -95,8 +99,10 @@ def encode_block(em: Emitter, target: Target, scheme: str, source: tuple[Value, 
 
 
 def emit_cache_update(name: str, spec: CacheSpec, target: Target) -> str:
-    """The kernel of `cache_update` into blocks, in the memory of the cache. Units are rows; those that the cache doesn't
-    have are left out."""
+    """The kernel of `cache_update` into blocks, in the memory of the cache.
+
+    Units are rows; those that the cache doesn't have are left out.
+    """
     width = shape_of(spec.new)[-1]
     fmt = get_format(spec.scheme)
     if not width or width % RUN or fmt.block != RUN or target.lanes("f32") > RUN // 2:
