@@ -436,8 +436,8 @@ def read_cache(name: str, kernel: ir.AnyOp) -> CacheSpec:
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
     if any(value not in numbers for value in given):
         raise UnsupportedByTemplate(f"{name}: an operand is a constant")
-    buffers = (memref_of(value.type) for value in given)
-    return CacheSpec(*buffers, python_value(view.scheme), tuple(numbers[value] for value in given))
+    cache, new, pos = (memref_of(value.type) for value in given)
+    return CacheSpec(cache, new, pos, python_value(view.scheme), tuple(numbers[value] for value in given))
 
 
 def read_quantize(name: str, kernel: ir.AnyOp) -> QuantizeSpec:

@@ -199,7 +199,7 @@ def attention(
     queries = q.shape[1]
     caches: tuple[np.ndarray, ...] = ()
     if k_cache is not None and v_cache is not None and pos is not None:
-        k, v = (stored(*own, pos, scheme) for *own, scheme in ((k_cache, k, k_scheme), (v_cache, v, v_scheme)))
+        k, v = stored(k_cache, k, pos, k_scheme), stored(v_cache, v, pos, v_scheme)
         caches = (k, v)
     keys, values = (widen(x) if scheme is None else decoded(x, scheme) for x, scheme in ((k, k_scheme), (v, v_scheme)))
     rows = widen(q)

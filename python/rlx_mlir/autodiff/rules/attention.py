@@ -31,8 +31,8 @@ def attention(
     kept = k.dtype, v.dtype
     if k.dtype != v.dtype:
         k, v = m.cast(k, q.dtype), m.cast(v, q.dtype)
-    found = m.attention_backward_all(q, k, v, at.dy, mask, pos=pos, **attributes)
-    found = found[0], *(m.cast(x, dtype) for x, dtype in zip(found[1:], kept, strict=True))
+    dq, dk, dv = m.attention_backward_all(q, k, v, at.dy, mask, pos=pos, **attributes)
+    found = dq, m.cast(dk, kept[0]), m.cast(dv, kept[1])
     if mask is None or attributes.get("mask_kind") != "bias":
         return found
     by_scores = score_gradients(m, q, k, v, at.dy, mask, pos, **attributes).by_sum
@@ -129,5 +129,5 @@ def cache_update_forward(
     of_cache, of_new = at.tangents[:2]
     if scheme is not None or (of_cache is None and of_new is None):
         return None
-    tangents = (zeros_like(m, x) if t is None else t for x, t in ((cache, of_cache), (new, of_new)))
-    return m.cache_update(*tangents, pos)
+    cache, new = (zeros_like(m, x) if t is None else t for x, t in ((cache, of_cache), (new, of_new)))
+    return m.cache_update(cache, new, pos)

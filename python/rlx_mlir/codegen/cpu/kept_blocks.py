@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of, vec
 from rlx_mlir.codegen.specs import CacheSpec
@@ -69,7 +70,7 @@ def encode_block(
         found = [
             em.select(em.cmpf("oeq", size, among), lane + i, RUN - 1) for i, size in zip(starts, sizes, strict=True)
         ]
-        first = em.reduce("minsi", pairwise(em.imin, found))
+        first = em.reduce("minsi", pairwise(partial(em.binary, "arith.minsi"), found))
         extreme = em.load(flat, [at + em.cast("arith.index_cast", first, "index")])
         steps = float(-fmt.offset)
     d = extreme / steps
