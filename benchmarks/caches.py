@@ -25,12 +25,17 @@ import numpy as np
 from harness import Series, interleave, report, seconds_per_call, versions
 
 import rlx_mlir as rlx
-from rlx_mlir.finetuning.evaluation import evaluate
 from rlx_mlir.measure.models import Ours, Setting
 from rlx_mlir.models.caches import CacheType, bytes_per_token, kinds
 
 TEXTS = Path(__file__).parents[1] / "test" / "python" / "data" / "texts.json"
 TYPES = ("f32", "f16", "bf16", "q8_0", "q8_0/q4_0", "q4_0")
+
+
+def log_probabilities(logits: np.ndarray) -> np.ndarray:
+    """Of all tokens, at each position."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True, dtype=np.float64)))
 
 
 def accuracy(path: str, types: Sequence[str], texts: Sequence[str], context: int) -> list[dict[str, object]]:
@@ -39,17 +44,25 @@ def accuracy(path: str, types: Sequence[str], texts: Sequence[str], context: int
     def load(kv_dtype: str) -> rlx.Model:
         return rlx.load_model(path, activations="exact", kv_dtype=kv_dtype, context=context)
 
-    exact, rows = load("f32"), []
-    for kv_dtype in types:
-        model = load(kv_dtype)
-        found = [evaluate(model, text, against=exact) for text in texts]
-        divergences = np.concatenate([each.divergences for each in found if each.divergences is not None])
-        same = np.concatenate([each.agreements for each in found if each.agreements is not None])
-        row: dict[str, object] = {"model": Path(path).name, "cache": kv_dtype, "tokens": len(same)}
-        row |= {"mean KL": f"{divergences.mean():.1e}", "largest KL": f"{divergences.max():.1e}"}
-        row |= {"same likeliest": f"{same.mean():.2%}"}
-        rows.append(row | {"perplexity": np.exp(np.concatenate([each.losses for each in found]).mean())})
-        rows[-1]["bytes a token"] = bytes_per_token(model.config)
+    exact, models = load("f32"), {kv_dtype: load(kv_dtype) for kv_dtype in types}
+    divergences: dict[str, list[np.ndarray]] = {kv_dtype: [] for kv_dtype in types}
+    same: dict[str, list[np.ndarray]] = {kv_dtype: [] for kv_dtype in types}
+    for text in texts:
+        ids = exact.tokenize(text)
+        for start in range(0, len(ids), context):
+            part = ids[start : start + context]
+            wanted = log_probabilities(exact.logits(part))
+            for kv_dtype, model in models.items():
+                found = log_probabilities(model.logits(part))
+                divergences[kv_dtype].append((np.exp(wanted) * (wanted - found)).sum(axis=-1))
+                same[kv_dtype].append(wanted.argmax(axis=-1) == found.argmax(axis=-1))
+    rows: list[dict[str, object]] = []
+    for kv_dtype, model in models.items():
+        at = np.concatenate(divergences[kv_dtype])
+        row: dict[str, object] = {"model": Path(path).name, "cache": kv_dtype, "tokens": len(at)}
+        row |= {"mean KL": f"{at.mean():.1e}", "largest KL": f"{at.max():.1e}"}
+        row |= {"same likeliest": f"{np.concatenate(same[kv_dtype]).mean():.2%}"}
+        rows.append(row | {"bytes a token": bytes_per_token(model.config)})
     return rows
 
 
