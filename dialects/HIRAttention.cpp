@@ -47,10 +47,14 @@ LogicalResult AttentionOp::check(Adaptor op, EmitError error, SmallVectorImpl<Ty
   if (cached != bool(op.getVCache()) || cached != bool(op.getPos())) // C11
     return error() << "expects 'k_cache', 'v_cache' and 'pos' together or not at all, but got "
                    << cached + bool(op.getVCache()) + bool(op.getPos()) << " of them";
+  if (!cached && (op.getKScheme() || op.getVScheme())) // C15
+    return error() << "expects 'k_scheme' and 'v_scheme' only with caches, but there are none";
   results.push_back(q);
   if (cached) {
-    if (failed(checkCaches(error, op.getKCache(), op.getVCache(), batch, queries, kvWidth, element,
-                           "q"))) // C12, C13
+    Caches caches{op.getKCache(),  op.getVCache(), op.getKScheme(),
+                  op.getVScheme(), batch,          queries,
+                  heads,           element,        "q"};
+    if (failed(caches.check(error))) // C12, C13, C15
       return failure();
     if (differ(keys, queries)) // C13
       return error() << "expects 'k' and 'v' to be as long as 'q' with caches, " << queries
@@ -149,11 +153,15 @@ LogicalResult LlamaDecoderBlockOp::check(Adaptor op, EmitError error,
                       "got "
                    << cached + bool(op.getVCache()) << " of the caches "
                    << (op.getPos() ? "with" : "without") << " 'pos'";
+  if (!cached && (op.getKScheme() || op.getVScheme())) // C22
+    return error() << "expects 'k_scheme' and 'v_scheme' only with caches, but there are none";
   results.push_back(x);
   int64_t keys = tokens;
   if (cached) {
-    if (failed(checkCaches(error, op.getKCache(), op.getVCache(), batch, tokens, kvWidth, element,
-                           "x"))) // C19
+    Caches caches{op.getKCache(),  op.getVCache(), op.getKScheme(),
+                  op.getVScheme(), batch,          tokens,
+                  heads,           element,        "x"};
+    if (failed(caches.check(error))) // C19, C22
       return failure();
     keys = tensor(op.getKCache()).getDimSize(1);
     results.append({op.getKCache().getType(), op.getVCache().getType()});

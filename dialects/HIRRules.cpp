@@ -178,25 +178,33 @@ LogicalResult hir::checkMask(EmitError error, mir::MaskKind kind, Value mask,
   return success();
 }
 
-LogicalResult hir::checkCaches(EmitError error, Value kCache, Value vCache, int64_t batch,
-                               int64_t tokens, int64_t width, Type element, StringRef of) {
-  RankedTensorType type = tensor(kCache);
-  if (type != vCache.getType())
-    return error() << "expects 'k_cache' and 'v_cache' to have one type, but got " << type
-                   << " and " << vCache.getType();
-  int64_t shape[] = {batch, ShapedType::kDynamic, width};
-  if (type.getRank() != 3 || differ(type.getDimSize(0), batch) ||
-      differ(type.getDimSize(2), width)) {
-    InFlightDiagnostic diagnostic = error() << "expects the caches to be ";
-    return printShape(printShape(diagnostic, shape) << ", but got ", type.getShape());
-  }
-  Type stored = type.getElementType();
-  if (stored != element && !(element.isF32() && (stored.isF16() || stored.isBF16())))
-    return error() << "expects the caches to have the element type of '" << of << "', " << element
-                   << (element.isF32() ? ", or f16 or bf16" : "") << ", but got " << stored;
-  if (exceeds(tokens, type.getDimSize(1)))
-    return error() << "expects the caches to be at least as long as '" << of << "', " << tokens
-                   << ", but their length is " << type.getDimSize(1);
+LogicalResult Caches::check(EmitError error) const {
+  int64_t width = heads.keys * heads.width, shape[] = {batch, ShapedType::kDynamic, width};
+  auto check = [&](StringRef name, StringRef schemeName, Value cache,
+                   std::optional<mir::CacheScheme> scheme) -> LogicalResult {
+    RankedTensorType type = tensor(cache);
+    bool ranked = type.getRank() == 3;
+    if (ranked && failed(mir::checkKept({name, schemeName, type, scheme, width, heads.width,
+                                         "'head_dim'", element, of},
+                                        error)))
+      return failure();
+    if (!ranked || differ(type.getDimSize(0), batch) ||
+        (!scheme && differ(type.getDimSize(2), width))) {
+      InFlightDiagnostic diagnostic = error() << "expects '" << name << "' to be ";
+      return printShape(printShape(diagnostic, shape) << ", but got ", type.getShape());
+    }
+    if (exceeds(tokens, type.getDimSize(1)))
+      return error() << "expects '" << name << "' to be at least as long as '" << of << "', "
+                     << tokens << ", but its length is " << type.getDimSize(1);
+    return success();
+  };
+  if (failed(check("k_cache", "k_scheme", k, kScheme)) ||
+      failed(check("v_cache", "v_scheme", v, vScheme)))
+    return failure();
+  int64_t keys = tensor(k).getDimSize(1), values = tensor(v).getDimSize(1);
+  if (differ(keys, values))
+    return error() << "expects 'k_cache' and 'v_cache' to have one length, but got " << keys
+                   << " and " << values;
   return success();
 }
 

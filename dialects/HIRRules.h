@@ -83,10 +83,18 @@ struct ScoreShape {
 llvm::LogicalResult checkMask(EmitError error, mir::MaskKind kind, mlir::Value mask,
                               std::optional<int64_t> window, const ScoreShape &scores);
 
-/// Two caches, [batch, at least tokens, width], of the element type of operand `of`.
-llvm::LogicalResult checkCaches(EmitError error, mlir::Value kCache, mlir::Value vCache,
-                                int64_t batch, int64_t tokens, int64_t width, mlir::Type element,
-                                llvm::StringRef of);
+/// Two caches, [batch, at least tokens, width], and what is written into them: `tokens` rows of
+/// `heads` heads of the element type of operand `of`.
+struct Caches {
+  mlir::Value k, v;
+  std::optional<mir::CacheScheme> kScheme, vScheme;
+  int64_t batch, tokens;
+  Heads heads;
+  mlir::Type element;
+  llvm::StringRef of;
+
+  llvm::LogicalResult check(EmitError error) const;
+};
 
 /// A vector with one position for each batch item; absent is fine.
 llvm::LogicalResult checkPositions(EmitError error, mlir::Value pos, int64_t batch);

@@ -61,6 +61,25 @@ inferScaledProduct(Adaptor op, llvm::function_ref<mlir::InFlightDiagnostic()> er
                             error);
 }
 
+/// Keys or values as they are stored, and what they are computed with.
+struct KeptRows {
+  /// The operand, and the attribute that says of which format its blocks are.
+  llvm::StringRef name, schemeName;
+  mlir::RankedTensorType type;
+  std::optional<CacheScheme> scheme;
+  /// Elements of a row, a part of which blocks fill, and the name of that part.
+  int64_t width, part;
+  llvm::StringRef partName;
+  /// The element type that is computed with, and the operand that has it.
+  mlir::Type element;
+  llvm::StringRef of;
+};
+
+/// Checks the element type of stored rows, that they have a scheme exactly where they are bytes,
+/// and their width then. HIR's blocks and the primitives have the same rules.
+llvm::LogicalResult checkKept(const KeptRows &rows,
+                              llvm::function_ref<mlir::InFlightDiagnostic()> error);
+
 /// Attributes of a convolution.
 struct ConvGeometry {
   llvm::ArrayRef<int64_t> stride, padding, dilation;

@@ -3,6 +3,7 @@
 // Attention, rotary positions and the cache: verifiers.
 
 #include "dialects/MIR.h"
+#include "dialects/MIRFormats.h"
 
 using namespace mlir;
 using namespace rlx::mir;
@@ -22,6 +23,37 @@ static LogicalResult verifyPositions(Operation *op, Value pos, int64_t batch) {
 /// f32.
 static bool isStorageFor(Type stored, Type computed) {
   return stored == computed || (computed.isF32() && (stored.isF16() || stored.isBF16()));
+}
+
+LogicalResult rlx::mir::checkKept(const KeptRows &rows, function_ref<InFlightDiagnostic()> error) {
+  Type stored = rows.type.getElementType();
+  if (stored.isInteger(8) != rows.scheme.has_value())
+    return error() << "expects '" << rows.schemeName << "' exactly where '" << rows.name
+                   << "' is of i8, but '" << rows.name << "' is of " << stored << " and '"
+                   << rows.schemeName << "' is " << (rows.scheme ? "present" : "absent");
+  if (!rows.scheme) {
+    if (isStorageFor(stored, rows.element))
+      return success();
+    return error() << "expects '" << rows.name << "' to have the element type of '" << rows.of
+                   << "', or f16, bf16 or i8 where that is f32, but '" << rows.of << "' is of "
+                   << rows.element << " and '" << rows.name << "' of " << stored;
+  }
+  StringRef scheme = stringifyCacheScheme(*rows.scheme);
+  if (!rows.element.isF32())
+    return error() << "expects '" << rows.of << "' to be of f32 where '" << rows.name
+                   << "' is of blocks of " << scheme << ", but got " << rows.element;
+  std::optional<BlockFormat> format = findBlockFormat(scheme);
+  if (!format)
+    return error() << "unknown format '" << scheme << "', known are " << blockFormatNames();
+  if (ShapedType::isDynamic(rows.part) || rows.part % format->length != 0)
+    return error() << "expects " << rows.partName << " to be a multiple of the block length of "
+                   << scheme << ", " << format->length << ", but got " << sizeText(rows.part);
+  int64_t bytes = rows.width / format->length * format->bytes;
+  if (!sizesAgree(rows.type.getShape().back(), bytes))
+    return error() << "expects '" << rows.name << "' to have rows of " << bytes << " bytes, "
+                   << rows.width << " elements in blocks of " << scheme << ", but got "
+                   << rows.type.getShape().back();
+  return success();
 }
 
 /// Whether a number of heads or elements is positive, and small enough to be multiplied.
@@ -62,6 +94,34 @@ static FailureOr<HeadShape> headShape(ArrayRef<int64_t> shape, HeadLayout layout
   result.length = shape[headsFirst ? 2 : 1];
   result.headDim = shape[3];
   return result;
+}
+
+/// The rules of what attention reads as keys and values, of which only the forward one has schemes.
+static LogicalResult verifyKept(AttentionOp op) {
+  int64_t width = op.getKvHeads() * op.getHeadDim();
+  auto error = [&] { return op.emitOpError(); };
+  auto check = [&](StringRef name, StringRef schemeName, RankedTensorType type,
+                   std::optional<CacheScheme> scheme) -> LogicalResult {
+    if (scheme && op.getLayout() != HeadLayout::Packed) // C12
+      return error() << "expects layout packed with '" << schemeName << "', but got "
+                     << stringifyHeadLayout(op.getLayout());
+    return checkKept({name, schemeName, type, scheme, width, int64_t(op.getHeadDim()), "'head_dim'",
+                      op.getQ().getType().getElementType(), "q"},
+                     error);
+  };
+  if (failed(check("k", "k_scheme", op.getK().getType(), op.getKScheme())))
+    return failure();
+  return check("v", "v_scheme", op.getV().getType(), op.getVScheme());
+}
+
+static LogicalResult verifyKept(AttentionBackwardOp op) {
+  Type element = op.getQ().getType().getElementType(),
+       stored = op.getK().getType().getElementType();
+  if (isStorageFor(stored, element))
+    return success();
+  return op.emitOpError("expects 'k' and 'v' to have the element type of 'q', or f16 or bf16 where "
+                        "that is f32, but 'q' is of ")
+         << element << " and 'k' of " << stored;
 }
 
 /// Checks that an operand holds `heads` heads of `headDim` elements.
@@ -111,30 +171,37 @@ template <typename Op> static LogicalResult verifyMask(Op op, HeadShape q, HeadS
 /// The rules of attention, which its gradients have, too.
 template <typename Op> static LogicalResult verifyAttention(Op op) {
   ArrayRef<int64_t> qShape = op.getQ().getType().getShape(),
-                    kShape = op.getK().getType().getShape();
-  FailureOr<HeadShape> q = headShape(qShape, op.getLayout()), k = headShape(kShape, op.getLayout());
-  if (failed(q) || failed(k) || qShape.size() != kShape.size()) // C1
-    return op.emitOpError("expects 'q' and 'k' to have the rank of layout ")
+                    kShape = op.getK().getType().getShape(),
+                    vShape = op.getV().getType().getShape();
+  FailureOr<HeadShape> q = headShape(qShape, op.getLayout()), k = headShape(kShape, op.getLayout()),
+                       v = headShape(vShape, op.getLayout());
+  if (failed(q) || failed(k) || failed(v) || qShape.size() != kShape.size() ||
+      qShape.size() != vShape.size()) // C1
+    return op.emitOpError("expects 'q', 'k' and 'v' to have the rank of layout ")
            << stringifyHeadLayout(op.getLayout()) << ", "
-           << (op.getLayout() == HeadLayout::Packed ? "both 2 or both 3" : "4")
-           << ", but their ranks are " << qShape.size() << " and " << kShape.size();
+           << (op.getLayout() == HeadLayout::Packed ? "all 2 or all 3" : "4")
+           << ", but their ranks are " << qShape.size() << ", " << kShape.size() << " and "
+           << vShape.size();
   int64_t heads = op.getNumHeads(), kvHeads = op.getKvHeads(), headDim = op.getHeadDim();
   if (!isCount(heads) || !isCount(kvHeads) || !isCount(headDim) || heads % kvHeads != 0) // C2
     return op.emitOpError("expects positive 'num_heads', 'num_kv_heads' and 'head_dim', with "
                           "'num_heads' a multiple of 'num_kv_heads', but got ")
            << heads << ", " << kvHeads << " and " << headDim;
-  if (failed(verifyHeads(op, "q", *q, heads)) || failed(verifyHeads(op, "k", *k, kvHeads)))
-    return failure();                  // C3
-  if (!sizesAgree(q->batch, k->batch)) // C4
-    return op.emitOpError("expects 'q' and 'k' to have the same batch, but got ")
-           << q->batch << " and " << k->batch;
-  Type element = op.getQ().getType().getElementType(),
-       stored = op.getK().getType().getElementType();
-  if (!isStorageFor(stored, element)) // C10
-    return op.emitOpError(
-               "expects 'k' and 'v' to have the element type of 'q', or f16 or bf16 where "
-               "that is f32, but 'q' is of ")
-           << element << " and 'k' of " << stored;
+  if (failed(verifyKept(op))) // C10 to C12
+    return failure();
+  auto isDense = [](Value x) {
+    return !cast<RankedTensorType>(x.getType()).getElementType().isInteger();
+  };
+  if (failed(verifyHeads(op, "q", *q, heads)) ||
+      (isDense(op.getK()) && failed(verifyHeads(op, "k", *k, kvHeads))) ||
+      (isDense(op.getV()) && failed(verifyHeads(op, "v", *v, kvHeads)))) // C3
+    return failure();
+  if (!sizesAgree(q->batch, k->batch) || !sizesAgree(q->batch, v->batch)) // C4
+    return op.emitOpError("expects 'q', 'k' and 'v' to have the same batch, but got ")
+           << sizeText(q->batch) << ", " << sizeText(k->batch) << " and " << sizeText(v->batch);
+  if (!sizesAgree(k->length, v->length)) // C4
+    return op.emitOpError("expects 'k' and 'v' to have the same length, but got ")
+           << k->length << " and " << v->length;
   if (failed(verifyMask(op, *q, *k)))
     return failure();
   bool sliding = op.getMaskKind() == MaskKind::SlidingWindow;
@@ -204,19 +271,15 @@ LogicalResult CacheUpdateOp::verify() {
   if (cache.size() != 3 || rows.size() != 3) // C1
     return emitOpError("expects 'cache' and 'new' to have three dimensions, but their ranks are ")
            << cache.size() << " and " << rows.size();
-  if (!sizesAgree(cache[0], rows[0]) || !sizesAgree(cache[2], rows[2])) // C2
+  if (failed(checkKept({"cache", "scheme", getCache().getType(), getScheme(), rows[2], rows[2],
+                        "the width of 'new'", getNew().getType().getElementType(), "new"},
+                       [&] { return emitOpError(); }))) // C5 to C7
+    return failure();
+  if (!sizesAgree(cache[0], rows[0]) || (!getScheme() && !sizesAgree(cache[2], rows[2]))) // C2
     return emitOpError("expects 'cache' and 'new' to have the same batch and width, but got ")
            << shapeText(cache) << " and " << shapeText(rows);
   if (ShapedType::isStatic(cache[1]) && ShapedType::isStatic(rows[1]) && rows[1] > cache[1]) // C3
     return emitOpError("expects 'new' to have no more rows than 'cache', ")
            << cache[1] << ", but got " << rows[1];
-  if (failed(verifyPositions(*this, getPos(), cache[0]))) // C4
-    return failure();
-  Type stored = getCache().getType().getElementType(),
-       element = getNew().getType().getElementType();
-  if (!isStorageFor(stored, element)) // C5
-    return emitOpError("expects 'cache' to have the element type of 'new', or f16 or bf16 where "
-                       "that is f32, but 'new' is of ")
-           << element << " and 'cache' of " << stored;
-  return success();
+  return verifyPositions(*this, getPos(), cache[0]); // C4
 }

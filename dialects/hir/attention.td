@@ -50,7 +50,8 @@ def HIR_AttentionOp : HIR_BlockOp<"attention", [AttrSizedOperandSegments]> {
     only. `caches_out` are the two new caches, of the types of the old ones. Each is
     tied to its operand: it takes its memory, where nothing else reads the operand
     later. Caches of f16 or bf16 hold keys and values of f32 rounded; they are widened
-    where they are read. Keys are stored after `rope`. The caller keeps 0 <= pos[b] <= P - Sq.
+    where they are read. Caches of i8 hold blocks, whose format `k_scheme` and `v_scheme`
+    name, see `mir.cache_update`. Keys are stored after `rope`. The caller keeps 0 <= pos[b] <= P - Sq.
 
     - (C1) `q`, `k` and `v` have three dimensions and one element type.
     - (C2) `num_heads`, `num_kv_heads` and `head_dim` are positive.
@@ -64,10 +65,13 @@ def HIR_AttentionOp : HIR_BlockOp<"attention", [AttrSizedOperandSegments]> {
     - (C9) `window` is there exactly with `mask_kind = sliding_window`, and positive.
     - (C10) `scale` is finite and not zero; `softcap` is finite and positive.
     - (C11) `k_cache`, `v_cache` and `pos` are there together or not at all.
-    - (C12) the caches have one type, [B, P, `num_kv_heads` * `head_dim`], of the
-      element type of `q`; where that is f32, they may also be of f16 or bf16.
+    - (C12) the caches are [B, P, `num_kv_heads` * `head_dim`], with one P, of the
+      element type of `q`; where that is f32, each may also be of f16 or bf16, or of i8.
     - (C13) with caches, `k` and `v` are as long as `q`, and not longer than the caches.
     - (C14) `pos` is as long as the batch.
+    - (C15) `k_scheme` is there exactly where `k_cache` is of i8, `v_scheme` where
+      `v_cache` is. `head_dim` is a multiple of 32 then, and rows of the cache are of 34
+      bytes for every 32 elements with q8_0, and of 18 with q4_0.
 
     ```mlir
     func.func @f(%q: tensor<1x?x64xf32>, %k: tensor<1x?x32xf32>, %v: tensor<1x?x32xf32>, %kc: tensor<1x512x32xf32>,
@@ -82,18 +86,20 @@ def HIR_AttentionOp : HIR_BlockOp<"attention", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins MIR_FloatTensor:$q, MIR_FloatTensor:$k, MIR_FloatTensor:$v,
-      Optional<MIR_MaskTensor>:$mask, Optional<MIR_FloatTensor>:$k_cache,
-      Optional<MIR_FloatTensor>:$v_cache, Optional<MIR_PositionTensor>:$pos,
+      Optional<MIR_MaskTensor>:$mask, Optional<MIR_KeptTensor>:$k_cache,
+      Optional<MIR_KeptTensor>:$v_cache, Optional<MIR_PositionTensor>:$pos,
       I64Attr:$num_heads, OptionalAttr<I64Attr>:$num_kv_heads, I64Attr:$head_dim,
       HIR_MaskKindAttr:$mask_kind, OptionalAttr<I64Attr>:$window, OptionalAttr<F32Attr>:$scale,
-      OptionalAttr<F32Attr>:$softcap);
+      OptionalAttr<F32Attr>:$softcap, OptionalAttr<MIR_CacheSchemeAttr>:$k_scheme,
+      OptionalAttr<MIR_CacheSchemeAttr>:$v_scheme);
   // One variadic group, not two optional results: their sizes would need an attribute that type
   // inference can't set.
-  let results = (outs MIR_FloatTensor:$result, Variadic<MIR_FloatTensor>:$caches_out);
+  let results = (outs MIR_FloatTensor:$result, Variadic<MIR_KeptTensor>:$caches_out);
   let assemblyFormat = [{
     $q `,` $k `,` $v `heads` $num_heads (`kv_heads` $num_kv_heads^)? `head_dim` $head_dim
     (`mask` `` $mask_kind^)? ($mask^)? (`window` $window^)?
     (`caches` $k_cache^ `,` $v_cache `at` $pos)? (`scale` $scale^)? (`softcap` $softcap^)?
+    (`k_scheme` `` $k_scheme^)? (`v_scheme` `` $v_scheme^)?
     attr-dict `:` type(operands)
   }];
   let extraClassDeclaration = checkDeclaration # [{

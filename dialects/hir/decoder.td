@@ -55,11 +55,12 @@ def HIR_LlamaDecoderBlockOp : HIR_BlockOp<"llama_decoder_block", [AttrSizedOpera
     - (C17) `window` is there exactly with `mask_kind = sliding_window`, and positive.
     - (C18) `k_cache` and `v_cache` are there together or not at all, and not without
       `pos`.
-    - (C19) the caches have one type, [B, P, `num_kv_heads` * `head_dim`], of the
-      element type of `x` (of f16 or bf16, too, where that is f32), and are at least as
-      long as `x`.
+    - (C19) the caches are [B, P, `num_kv_heads` * `head_dim`], with one P, of the
+      element type of `x` (each of f16, bf16 or i8, too, where that is f32), and are at
+      least as long as `x`.
     - (C20) `pos` is as long as the batch.
     - (C21) `eps` is positive and finite.
+    - (C22) `k_scheme` and `v_scheme` are there as `hir.attention` says.
 
     ```mlir
     func.func @f(%x: tensor<1x?x64xf32>, %g1: tensor<64xf32>, %q: tensor<64x40xi8, #mir.packed<q4_1, k = 64>>, %k: tensor<32x40xi8, #mir.packed<q4_1, k = 64>>,
@@ -81,18 +82,20 @@ def HIR_LlamaDecoderBlockOp : HIR_BlockOp<"llama_decoder_block", [AttrSizedOpera
       MIR_Weight:$gate_w, MIR_Weight:$up_w, MIR_Weight:$down_w, MIR_FloatTensor:$cos,
       MIR_FloatTensor:$sin, Optional<MIR_FloatTensor>:$ln1_beta,
       Optional<MIR_FloatTensor>:$ln2_beta, Optional<MIR_MaskTensor>:$mask,
-      Optional<MIR_FloatTensor>:$k_cache, Optional<MIR_FloatTensor>:$v_cache,
+      Optional<MIR_KeptTensor>:$k_cache, Optional<MIR_KeptTensor>:$v_cache,
       Optional<MIR_PositionTensor>:$pos, I64Attr:$num_heads, I64Attr:$num_kv_heads,
       I64Attr:$head_dim, HIR_EpsAttr:$eps, HIR_MaskKindAttr:$mask_kind,
-      OptionalAttr<I64Attr>:$window, HIR_RopeStyleAttr:$style, UnitAttr:$transpose_weight);
-  let results = (outs MIR_FloatTensor:$result, Variadic<MIR_FloatTensor>:$caches_out);
+      OptionalAttr<I64Attr>:$window, HIR_RopeStyleAttr:$style, UnitAttr:$transpose_weight,
+      OptionalAttr<MIR_CacheSchemeAttr>:$k_scheme, OptionalAttr<MIR_CacheSchemeAttr>:$v_scheme);
+  let results = (outs MIR_FloatTensor:$result, Variadic<MIR_KeptTensor>:$caches_out);
   let assemblyFormat = [{
     $x `norm1` $ln1_gamma (`beta` $ln1_beta^)? `q` $q_w `k` $k_w `v` $v_w `o` $o_w
     `norm2` $ln2_gamma (`beta` $ln2_beta^)? `gate` $gate_w `up` $up_w `down` $down_w
     `rope` `` $style $cos `,` $sin `heads` $num_heads `kv_heads` $num_kv_heads
     `head_dim` $head_dim (`mask` `` $mask_kind^)? ($mask^)? (`window` $window^)?
     (`caches` $k_cache^ `,` $v_cache)? (`at` $pos^)? (`eps` $eps^)?
-    (`transpose_weight` $transpose_weight^)? attr-dict `:` type(operands)
+    (`transpose_weight` $transpose_weight^)? (`k_scheme` `` $k_scheme^)? (`v_scheme` `` $v_scheme^)?
+    attr-dict `:` type(operands)
   }];
 }
 

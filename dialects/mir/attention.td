@@ -8,7 +8,7 @@
 include "mir/base.td"
 
 def MIR_AttentionOp : MIR_Op<"attention", [
-    AttrSizedOperandSegments, AllTypesMatch<["q", "result"]>, AllTypesMatch<["k", "v"]>]> {
+    AttrSizedOperandSegments, AllTypesMatch<["q", "result"]>]> {
   let summary = "scaled dot-product attention";
   let description = [{
     For each batch b, head h and query i, over the keys j that the query may see:
@@ -37,6 +37,11 @@ def MIR_AttentionOp : MIR_Op<"attention", [
     | bhsd | [B, heads, S, head_dim] |
     | bshd | [B, S, heads, head_dim] |
 
+    **Blocks.** Keys and values beside queries of f32 may be bytes, in layout packed:
+    `k_scheme` and `v_scheme` say that rows of `k` and `v` are the blocks of 32 elements
+    that `mir.cache_update` writes, one after the other, and each is read as what it
+    decodes to, in f32.
+
     **Positions.** Query i stands at position `offset + i` among the keys. Without `pos`,
     `offset = Sk - Sq`: the last query is aligned with the last key (bottom right).
     With `pos`, [B], `offset = pos[b]`, and only the first `pos[b] + Sq` keys exist: the
@@ -53,19 +58,22 @@ def MIR_AttentionOp : MIR_Op<"attention", [
     `mask` is [B, Sk] or [B, H, Sq, Sk] for custom and [B, H, Sq, Sk] for bias; any of
     these dimensions but Sk may be 1 and is broadcast.
 
-    - (C1) `q` and `k` have the rank of `layout`.
+    - (C1) `q`, `k` and `v` have the rank of `layout`.
     - (C2) `num_heads`, `num_kv_heads` and `head_dim` are positive and below 2^31, and
       `num_kv_heads` divides `num_heads`.
-    - (C3) `q` holds `num_heads` and `k` `num_kv_heads` heads of `head_dim` elements.
-    - (C4) `q` and `k` have the same batch.
+    - (C3) `q` holds `num_heads`, `k` and `v` `num_kv_heads` heads of `head_dim` elements.
+    - (C4) `q`, `k` and `v` have the same batch, and `k` and `v` the same length.
     - (C5) `mask` is present exactly with mask_kind custom and bias.
     - (C6) `mask` has the shape given above; its element type is that of `q`, or i1 for
       custom.
     - (C7) `window` is present exactly with mask_kind sliding_window, and positive.
     - (C8) `pos` has one entry per batch.
     - (C9) `scale` is finite, and `softcap` is positive and finite.
-    - (C10) `k` and `v` have the element type of `q`; where that is f32, they may also be
-      of f16 or bf16.
+    - (C10) `k` and `v` have the element type of `q`; where that is f32, each may also be
+      of f16 or bf16, or of i8.
+    - (C11) `k_scheme` is present exactly where `k` is of i8, `v_scheme` where `v` is.
+    - (C12) with a scheme, `layout` is packed, and `head_dim` a multiple of 32; rows are of
+      34 bytes for every 32 elements with q8_0, and of 18 with q4_0.
 
     ```mlir
     func.func @f(%q: tensor<1x?x512xf32>, %k: tensor<1x128x256xf32>, %v: tensor<1x128x256xf32>,
@@ -76,18 +84,20 @@ def MIR_AttentionOp : MIR_Op<"attention", [
     }
     ```
   }];
-  let arguments = (ins MIR_FloatTensor:$q, MIR_FloatTensor:$k, MIR_FloatTensor:$v,
+  let arguments = (ins MIR_FloatTensor:$q, MIR_KeptTensor:$k, MIR_KeptTensor:$v,
       Optional<MIR_MaskTensor>:$mask, Optional<MIR_PositionTensor>:$pos,
       I64Attr:$num_heads, OptionalAttr<I64Attr>:$num_kv_heads, I64Attr:$head_dim,
       DefaultValuedAttr<MIR_MaskKindAttr, "MaskKind::None">:$mask_kind,
       OptionalAttr<I64Attr>:$window, OptionalAttr<F32Attr>:$scale, OptionalAttr<F32Attr>:$softcap,
-      DefaultValuedAttr<MIR_HeadLayoutAttr, "HeadLayout::Packed">:$layout);
+      DefaultValuedAttr<MIR_HeadLayoutAttr, "HeadLayout::Packed">:$layout,
+      OptionalAttr<MIR_CacheSchemeAttr>:$k_scheme, OptionalAttr<MIR_CacheSchemeAttr>:$v_scheme);
   let results = (outs MIR_FloatTensor:$result);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`mask` `(` $mask^ `:` type($mask) `)`)? (`pos` `(` $pos^ `:` type($pos) `)`)?
     `heads` $num_heads (`kv_heads` $num_kv_heads^)? `head_dim` $head_dim (`layout` `` $layout^)?
     (`masked` `` $mask_kind^)? (`window` $window^)? (`scale` $scale^)? (`softcap` $softcap^)?
-    attr-dict `:` type($q) `,` type($k)
+    (`k_scheme` `` $k_scheme^)? (`v_scheme` `` $v_scheme^)?
+    attr-dict `:` type($q) `,` custom<SharedType>(type($k), type($v))
   }];
   let extraClassDeclaration = [{
     /// Heads of keys and values: `num_kv_heads`, or as many as there are query heads.
@@ -115,7 +125,7 @@ def MIR_AttentionBackwardOp : MIR_Op<"attention_backward", [
     Nothing is computed for `mask`, `pos` and what they hide. All is computed in f32 (f64
     for f64) and rounded once.
 
-    The constraints are those of `mir.attention`:
+    The constraints are those of `mir.attention`, where `k` and `v` have one type:
 
     - (C1) `q` and `k` have the rank of `layout`.
     - (C2) `num_heads`, `num_kv_heads` and `head_dim` are positive and below 2^31, and
@@ -220,12 +230,29 @@ def MIR_CacheUpdateOp : MIR_Op<"cache_update", [
     f32 and the cache is of f16 or bf16. The rows are in the cache, `0 <= pos[b]` and
     `pos[b] + S <= P`, which is a condition at run time. A lowering may write into the memory of `cache`.
 
+    With `scheme`, `cache` is [B, P, bytes] of i8, and rows are written as blocks of 32
+    elements, one after the other: d, as f16 in little-endian order, and the codes q, as
+    the quantisers of GGUF files round them, in f32:
+
+        q8_0  d = max|x| / 127, q = trunc(x * (1 / d) + copysign(0.5, x * (1 / d)))
+              34 bytes: d and q[0], ..., q[31]; read as f32(q) * f32(d)
+        q4_0  d = x_m / -8, x_m the first of the elements of the largest magnitude,
+              q = min(trunc(x * (1 / d) + 8.5), 15)
+              18 bytes: d and q[i] + 16 * q[i + 16], i < 16; read as f32(q - 8) * f32(d)
+
+    q are computed with d before it is rounded to f16; where |d| < 2^-126, 1 / d counts as
+    0. A block whose d isn't finite in f16, since elements aren't or are too large, gets
+    NaN (0x7e00) as d and q that are read as 0: it is read as NaN.
+
     - (C1) `cache` and `new` have three dimensions.
-    - (C2) `cache` and `new` have the same batch and width.
+    - (C2) `cache` and `new` have the same batch, and without `scheme` the same width.
     - (C3) `new` has no more rows than `cache`.
     - (C4) `pos` has one entry per batch.
     - (C5) `cache` has the element type of `new`; where that is f32, it may also be of f16
-      or bf16.
+      or bf16, or of i8.
+    - (C6) `scheme` is present exactly where `cache` is of i8.
+    - (C7) with `scheme`, the width of `new` is static and a multiple of 32, and that of
+      `cache` 34 for every 32 elements with q8_0, and 18 with q4_0.
 
     ```mlir
     func.func @f(%c: tensor<1x128x256xf32>, %n: tensor<1x?x256xf32>, %pos: tensor<1xi32>) -> tensor<1x128x256xf32> {
@@ -235,10 +262,11 @@ def MIR_CacheUpdateOp : MIR_Op<"cache_update", [
     }
     ```
   }];
-  let arguments = (ins MIR_FloatTensor:$cache, MIR_FloatTensor:$new, MIR_PositionTensor:$pos);
-  let results = (outs MIR_FloatTensor:$result);
+  let arguments = (ins MIR_KeptTensor:$cache, MIR_FloatTensor:$new, MIR_PositionTensor:$pos,
+      OptionalAttr<MIR_CacheSchemeAttr>:$scheme);
+  let results = (outs MIR_KeptTensor:$result);
   let assemblyFormat = [{
-    $cache `,` $new `at` $pos attr-dict `:` type($cache) `,` type($new) `,` type($pos)
+    $cache `,` $new `at` $pos (`scheme` `` $scheme^)? attr-dict `:` type($cache) `,` type($new) `,` type($pos)
   }];
   // The generated builders would name a parameter `new`.
   let skipDefaultBuilders = 1;

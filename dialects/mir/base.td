@@ -91,6 +91,10 @@ def MIR_ScaledSchemeEnum : MIR_EnumAttr<"ScaledScheme",
   I32EnumAttrCase<"Fp8E5M2", 4, "fp8e5m2">, I32EnumAttrCase<"Nvfp4", 5, "nvfp4">]>;
 def MIR_ScaledSchemeAttr : EnumAttr<MIR_Dialect, MIR_ScaledSchemeEnum, "scaled_scheme">;
 
+def MIR_CacheSchemeEnum : MIR_EnumAttr<"CacheScheme", "block format of rows of keys or values", [
+  I32EnumAttrCase<"Q8_0", 0, "q8_0">, I32EnumAttrCase<"Q4_0", 1, "q4_0">]>;
+def MIR_CacheSchemeAttr : EnumAttr<MIR_Dialect, MIR_CacheSchemeEnum, "cache_scheme">;
+
 def MIR_ActivationEnum : MIR_EnumAttr<"Activation", "element-wise function", [
   I32EnumAttrCase<"Gelu", 0, "gelu">, I32EnumAttrCase<"GeluApprox", 1, "gelu_approx">,
   I32EnumAttrCase<"Silu", 2, "silu">, I32EnumAttrCase<"Relu", 3, "relu">,
@@ -235,6 +239,9 @@ class MIR_VectorOf<Type element>
     : RankedTensorOf<[element], [MIR_HasNoEncoding, MIR_IsVector], "dense 1-d tensor">;
 
 def MIR_FloatTensor : MIR_DenseOf<MIR_Float>;
+/// Keys and values as they are stored: floats, or bytes of blocks, whose format an attribute names.
+def MIR_Kept : AnyTypeOf<[F16, BF16, F32, F64, I8], "f16, bf16, f32, f64 or i8">;
+def MIR_KeptTensor : MIR_DenseOf<MIR_Kept>;
 def MIR_ArithTensor : MIR_DenseOf<MIR_Arith>;
 def MIR_IntegerTensor : MIR_DenseOf<MIR_Integer>;
 def MIR_BitsTensor : MIR_DenseOf<MIR_Bits>;

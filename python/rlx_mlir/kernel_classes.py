@@ -9,6 +9,7 @@ CLASSES = (
     "q_matmul",
     "rows",
     "attention",
+    "cache",
     "quantize",
     "recurrence",
     "conv",

@@ -204,6 +204,8 @@ class Blocks(Graph, Images):
         k_cache: Value | None = None,
         v_cache: Value | None = None,
         pos: Value | None = None,
+        k_scheme: str | None = None,
+        v_scheme: str | None = None,
         **options: Unpack[Options],
     ) -> Any:
         """softmax(scale q k^T, masked) v for each head; a query that sees no key gives zeros.
@@ -219,11 +221,15 @@ class Blocks(Graph, Images):
             layout: `packed`; `bhsd` and `bshd` are of the primitive, which this builds then.
             k_cache, v_cache: [B, P, num_kv_heads * head_dim]; k and v are written to rows pos[b], pos[b] + 1, ….
             pos: [B] i32, the position of the first query. It comes with the caches; the primitive takes it alone.
+            k_scheme, v_scheme: `q8_0` or `q4_0` where a cache is i8 [B, P, bytes], of blocks of 32 elements, or with
+                the primitive k or v.
 
         Returns the result, like q; with caches a tuple (result, new k_cache, new v_cache).
         """
         cached = k_cache is not None or v_cache is not None
-        if not cached and (self.stage != "hir" or not _is_packed(layout) or pos is not None):
+        schemes = {"k_scheme": k_scheme, "v_scheme": v_scheme}
+        of_primitive = not _is_packed(layout) or pos is not None or any(schemes.values())
+        if not cached and (self.stage != "hir" or of_primitive):
             return Primitives.attention(
                 self,
                 q,
@@ -239,6 +245,7 @@ class Blocks(Graph, Images):
                 softcap=softcap,
                 layout=layout,
                 pos=pos,
+                **schemes,
                 **options,
             )
         if not _is_packed(layout):
@@ -252,6 +259,7 @@ class Blocks(Graph, Images):
             "window": window,
             "scale": number(scale),
             "softcap": number(softcap),
+            **{name: word("cache_scheme", scheme) for name, scheme in schemes.items()},
         }
         results = self._emit("hir.attention", operands, attributes, **options)
         return results if cached else results[0]
@@ -285,6 +293,8 @@ class Blocks(Graph, Images):
         window: int | None = None,
         style: str = "half",
         transpose_weight: bool = False,
+        k_scheme: str | None = None,
+        v_scheme: str | None = None,
         **options: Unpack[Options],
     ) -> Any:
         """One layer of a LLaMA model: h = x + attention(rms_norm(x)) o_w; h + swiglu(rms_norm(h)).
@@ -298,6 +308,7 @@ class Blocks(Graph, Images):
             cos, sin: as in `rope`, as is `style`: GGUF files of LLaMA models need interleaved.
             mask, mask_kind, window: as in `attention`; causal unless said, where text without `mask` hides no key.
             k_cache, v_cache, pos: as in `attention`; `pos` is read by rope too, and may come without caches.
+            k_scheme, v_scheme: as in `attention`.
 
         Returns the result, [B, S, E]; with caches a tuple (result, new k_cache, new v_cache).
         """
@@ -329,6 +340,8 @@ class Blocks(Graph, Images):
             "mask_kind": Word("mask_kind", mask_kind),
             "window": window,
             "style": Word("rope_style", style),
+            "k_scheme": word("cache_scheme", k_scheme),
+            "v_scheme": word("cache_scheme", v_scheme),
             "transpose_weight": transpose_weight,
         }
         results = self._emit("hir.llama_decoder_block", operands, attributes, **options)

@@ -67,6 +67,7 @@ _ENUMS = {
     "fft_norm": mir.FftNorm,
     "reduce_kind": mir.ReduceKind,
     "scaled_scheme": mir.ScaledScheme,
+    "cache_scheme": mir.CacheScheme,
     "layout": mir.Layout,
     "ste": mir.Ste,
     "scale_mode": mir.ScaleMode,

@@ -534,6 +534,8 @@ class Primitives(
         softcap: float | None = None,
         layout: str = "packed",
         pos: Value | None = None,
+        k_scheme: str | None = None,
+        v_scheme: str | None = None,
         **options: Unpack[Options],
     ) -> Value:
         """softmax(scale q k^T, masked) v for each head; a query that sees no key gives zeros.
@@ -547,6 +549,7 @@ class Primitives(
             scale: 1 / sqrt(head_dim) by default.
             softcap: c: scores become c tanh(score / c), before masks and biases.
             pos: [B] i32, the position of the first query; without it the last query stands at the last key.
+            k_scheme, v_scheme: `q8_0` or `q4_0` where k or v are i8 [B, Sk, bytes], what `cache_update` wrote.
         """
         operands = {"q": q, "k": k, "v": v, "mask": mask, "pos": pos}
         attributes = {
@@ -558,6 +561,8 @@ class Primitives(
             "scale": number(scale),
             "softcap": number(softcap),
             "layout": Word("head_layout", layout),
+            "k_scheme": word("cache_scheme", k_scheme),
+            "v_scheme": word("cache_scheme", v_scheme),
         }
         return self._emit("mir.attention", operands, attributes, **options)[0]
 
@@ -629,6 +634,13 @@ class Primitives(
         result, state_out = self._emit("mir.selective_scan", operands, **options)
         return result, state_out
 
-    def cache_update(self, cache: Value, new: Value, pos: Value, **options: Unpack[Options]) -> Value:
-        """cache [B, P, E] with rows pos[b], pos[b] + 1, … replaced by those of new [B, S, E]."""
-        return self._emit("mir.cache_update", {"cache": cache, "new": new, "pos": pos}, **options)[0]
+    def cache_update(
+        self, cache: Value, new: Value, pos: Value, *, scheme: str | None = None, **options: Unpack[Options]
+    ) -> Value:
+        """cache [B, P, E] with rows pos[b], pos[b] + 1, … replaced by those of new [B, S, E].
+
+        Args:
+            scheme: `q8_0` or `q4_0`: the cache is i8 [B, P, bytes], of blocks of 32 elements.
+        """
+        attributes = {"scheme": word("cache_scheme", scheme)}
+        return self._emit("mir.cache_update", {"cache": cache, "new": new, "pos": pos}, attributes, **options)[0]

@@ -179,8 +179,8 @@ def lower_attention(op: hir.AttentionOp, rewriter: Rewriter) -> None:
     keys, values = op.k, op.v
     caches: tuple[ir.Value, ...] = ()
     if op.k_cache is not None:
-        keys = mir.cache_update(op.k_cache, op.k, op.pos)
-        values = mir.cache_update(op.v_cache, op.v, op.pos)
+        keys = mir.cache_update(op.k_cache, op.k, op.pos, scheme=op.k_scheme)
+        values = mir.cache_update(op.v_cache, op.v, op.pos, scheme=op.v_scheme)
         caches = (keys, values)
     result = mir.attention(
         op.q,
@@ -195,6 +195,8 @@ def lower_attention(op: hir.AttentionOp, rewriter: Rewriter) -> None:
         window=op.window,
         scale=op.scale,
         softcap=op.softcap,
+        k_scheme=op.k_scheme,
+        v_scheme=op.v_scheme,
     )
     rewriter.replace(op, result, *caches)
 
@@ -221,6 +223,8 @@ def lower_llama_decoder_block(op: hir.LlamaDecoderBlockOp, rewriter: Rewriter) -
         head_dim=head_dim,
         mask_kind=op.mask_kind,
         window=op.window,
+        k_scheme=op.k_scheme,
+        v_scheme=op.v_scheme,
     )
     h = mir.add(op.x, product(attention.results[0], op.o_w, transpose))
     n2 = mir.rms_norm(h, op.ln2_gamma, beta=op.ln2_beta, eps=op.eps)

@@ -20,6 +20,7 @@ from rlx_mlir.codegen.specs import (
     AttentionSpec,
     BroadcastSpec,
     BroadcastStep,
+    CacheSpec,
     CallSpec,
     Conv2dSpec,
     ConvSpec,
@@ -403,7 +404,10 @@ def _buffer_of(value: ir.Value) -> Any:
     return None if value is None else memref_of(value.type)
 
 
-_ATTENTION_ATTRIBUTES = ("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout")
+_ATTENTION_ATTRIBUTES = (
+    *("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout"),
+    *("k_scheme", "v_scheme"),
+)
 
 
 def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
@@ -422,6 +426,18 @@ def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
         pos=_buffer_of(view.pos),
         **{attribute: python_value(getattr(view, attribute)) for attribute in _ATTENTION_ATTRIBUTES},
     )
+
+
+def read_cache(name: str, kernel: ir.AnyOp) -> CacheSpec:
+    """A kernel of class cache: rows that become blocks of a cache."""
+    ops, _ = _body(kernel)
+    view = ops[-1].opview
+    given = [view.cache, view.new, view.pos]
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    if any(value not in numbers for value in given):
+        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
+    cache, new, pos = (memref_of(value.type) for value in given)
+    return CacheSpec(cache, new, pos, python_value(view.scheme), tuple(numbers[value] for value in given))
 
 
 def read_quantize(name: str, kernel: ir.AnyOp) -> QuantizeSpec:
@@ -685,6 +701,7 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "gemm": read_product,
     "rows": read_rows,
     "attention": read_attention,
+    "cache": read_cache,
     "quantize": read_quantize,
     "recurrence": read_recurrence,
     "conv": read_conv,

@@ -49,6 +49,9 @@ CLASS = "mir.kernel"
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
 _OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "fft", "grouped", "q_matmul", "loss")
 
+#: Classes whose kernels may write a result into the memory of an operand.
+_TIED = ("rows", "cache", "sample", GENERIC)
+
 #: What templates for rows combine the elements of a row by.
 _ROW_SUMS = ("sum", "mean", "max", "min", "prod")
 
@@ -381,6 +384,8 @@ def _reads(op: ir.AnyOp, group: Group) -> bool:
 def _single_class(view: ir.AnyOp) -> str:
     if isinstance(view, mir.AttentionOp):
         return "attention"
+    if isinstance(view, mir.CacheUpdateOp) and view.scheme is not None and _is_in_place(view.cache, view.result):
+        return "cache"
     if isinstance(view, mir.BlockQuantizeOp):
         return "quantize"
     if isinstance(view, mir.GatedDeltaNetOp):
@@ -582,7 +587,7 @@ def _is_row_wise(view: ir.AnyOp) -> bool:
     if isinstance(view, mir.NarrowOp):
         return python_value(view.axis) in last
     if isinstance(view, mir.CacheUpdateOp):
-        return _is_in_place(view.cache, view.result)
+        return view.scheme is None and _is_in_place(view.cache, view.result)
     return True
 
 
@@ -673,7 +678,7 @@ class _Library:
 
     def _build(self, group: Group, ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value]) -> str:
         """The name of a kernel of the operations: an existing one that is identical, or a new one."""
-        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind in ("rows", "sample", GENERIC) else []
+        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind in _TIED else []
         content = (group.kind, tuple(tied), _content(ops, inputs, outputs))
         if content in self._kernels:
             return self._kernels[content]

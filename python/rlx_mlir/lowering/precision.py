@@ -23,7 +23,8 @@ def precision(module: ir.Operation, *, policy: str) -> None:
 
     Sums within them stay in f32, and so does everything else: reductions, norms, softmax, functions of elements, and
     the inputs and outputs of functions. Indices, masks of conditions, packed weights and other types stay what they
-    are. Where one product reads another's result, or several read one value, there is one conversion.
+    are, and so does attention to keys and values that are kept in such types. Where one product reads another's result,
+    or several read one value, there is one conversion.
     """
     if policy == "f32":
         return
@@ -41,6 +42,8 @@ def _convert(op: ir.Operation, narrow: ir.Type) -> None:
     """Replaces an operation of f32 by one of a narrow type between casts."""
     if not all(map(_is_f32, op.results)):
         return
+    if isinstance(op.opview, mir.AttentionOp) and not (_is_f32(op.opview.k) and _is_f32(op.opview.v)):
+        return  # caches of narrow types, and of blocks, serve queries of f32
     attributes = {name: op.attributes[name] for name in op.attributes}
     with ir.InsertionPoint(op), op.location:
         operands = [_narrowed(value, narrow) if _is_f32(value) else value for value in op.operands]

@@ -16,6 +16,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost, element_bytes
 from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.kept import decoded, decoded_tensor, encoded, encoded_tensor
 from rlx_mlir.mir.linalg import (
     Map,
     SizeLike,
@@ -177,8 +178,11 @@ def attention(
     scale: float | None = None,
     softcap: float | None = None,
     layout: str = "packed",
+    k_scheme: str | None = None,
+    v_scheme: str | None = None,
 ) -> np.ndarray:
     """softmax(cap(scale <q, k>) + bias) v over the visible keys of each query; zeros where it sees none."""
+    k, v = (x if scheme is None else decoded(x, scheme) for x, scheme in ((k, k_scheme), (v, v_scheme)))
     found = Scores.of(
         *(q, k, v, mask, pos),
         num_heads=num_heads,
@@ -250,8 +254,8 @@ def rope(
 
 
 @reference(mir.CacheUpdateOp)
-def cache_update(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndarray:
-    """`cache` with rows pos[b] .. pos[b] + S - 1 replaced by those of `new`, rounded to its element type.
+def cache_update(cache: np.ndarray, new: np.ndarray, pos: np.ndarray, *, scheme: str | None = None) -> np.ndarray:
+    """`cache` with rows pos[b] .. pos[b] + S - 1 replaced by those of `new`, rounded to its element type or blocks.
 
     Raises InputError where they don't fit.
     """
@@ -263,7 +267,8 @@ def cache_update(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndar
                 f"mir.cache_update: rows {start} to {start + rows - 1} of batch {batch} "
                 f"must lie in a cache of {cache.shape[1]} rows"
             )
-        result[batch, start : start + rows] = narrow(new[batch], cache.dtype)
+        own = new[batch]
+        result[batch, start : start + rows] = narrow(own, cache.dtype) if scheme is None else encoded(own, scheme)
     return result
 
 
@@ -307,7 +312,12 @@ def rope_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 @cost(mir.CacheUpdateOp)
 def cache_update_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """The new rows are read and written; the others stay where they are."""
-    return Cost(reads={op.cache: 0}, writes={0: sizes.count(op.new) * element_bytes(op.cache)})
+    rows, width = sizes.count(op.new) // max(1, sizes[op.new][-1]), sizes[op.cache][-1]
+    return Cost(
+        0 if op.scheme is None else 4 * sizes.count(op.new),  # magnitude, largest, times, plus
+        reads={op.cache: 0},
+        writes={0: rows * width * element_bytes(op.cache)},
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -344,7 +354,11 @@ class _Heads:
         self.kv_heads = python_value(op.num_kv_heads) or self.heads
         self.group = self.heads // self.kv_heads
         self.head_dim = python_value(op.head_dim)
-        self.q, self.k, self.v = op.q, op.k, op.v
+        self.q = op.q
+        self.k, self.v = (
+            x if scheme is None else decoded_tensor(x, python_value(scheme))
+            for x, scheme in ((op.k, op.k_scheme), (op.v, op.v_scheme))
+        )
         sequence = {"packed": -2, "bhsd": 2, "bshd": 1}[self.layout]
         self.batch: SizeLike = 1 if op.q.type.rank == 2 else size_of(op.q, 0)
         self.queries, self.keys = size_of(op.q, sequence), size_of(op.k, sequence)
@@ -458,7 +472,7 @@ def lower_attention(op: ir.AnyOp, rewriter: Rewriter) -> None:
 
     products = reduced(
         6,
-        [heads.queries_by_head(), heads.keys_by_head(op.k)],
+        [heads.queries_by_head(), heads.keys_by_head(heads.k)],
         [*row_sizes, heads.keys],
         [*rows, j],
         0,
@@ -495,7 +509,7 @@ def lower_attention(op: ir.AnyOp, rewriter: Rewriter) -> None:
         return total + contribution
 
     sizes = heads.query_sizes()
-    inputs = [(weights, [*rows, j]), heads.keys_by_head(op.v), *visible.operands]
+    inputs = [(weights, [*rows, j]), heads.keys_by_head(heads.v), *visible.operands]
     sums = reduced(6, inputs, sizes, heads.query_map, 0, weigh)
     # Without the loop along keys, the elements are loop 4.
     by_head = [4 if loop == 5 else loop for loop in heads.query_map]
@@ -550,6 +564,8 @@ def lower_rope(op: ir.AnyOp, rewriter: Rewriter) -> None:
 def lower_cache_update(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """cache_update(cache, new, pos) -> a loop over batches: writes new[b], rounded, into the slice at row pos[b]
 
+    With a scheme, all of `new` becomes blocks first.
+
     Executables refuse positions whose rows don't fit. Those that they can't see, since they are computed, are clamped:
     nothing outside of the cache is written.
     """
@@ -557,10 +573,11 @@ def lower_cache_update(op: ir.AnyOp, rewriter: Rewriter) -> None:
     rows = size_of(op.new, 1)
     last = Scalar(as_index(length)) - Scalar(as_index(rows))
     stored = element_type(op.cache)
+    new = op.new if op.scheme is None else encoded_tensor(op.new, python_value(op.scheme))
 
     def step(b: ir.Value, cache: ir.Value) -> list[ir.Value]:
         start = extract(op.pos, [Scalar(b)]).to("index").min(last).max(0).value
-        source = extract_slice(op.new, [b, 0, 0], [1, rows, width], drop=[0])
+        source = extract_slice(new, [b, 0, 0], [1, rows, width], drop=[0])
         return [write_slice(source, cache, [b, start, 0], [1, rows, width], drop=[0], body=lambda x: x.to(stored))]
 
     rewriter.replace(op, *for_each(0, batch, [op.cache], step))

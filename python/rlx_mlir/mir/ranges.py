@@ -208,6 +208,8 @@ def _of_concat(op: ir.AnyOp, known: Known) -> Interval:
 
 @_rule(mir.CacheUpdateOp)
 def _of_cache(op: ir.AnyOp, known: Known) -> Interval:
+    if op.scheme is not None:
+        return ANYTHING  # any byte
     # Where the cache is what the call before gave, it holds zeros and rows that were within the same bounds.
     old = known[op.cache]
     if op.result in known.grows and not old.is_known:
@@ -349,7 +351,17 @@ def _of_residual_norm(op: ir.AnyOp, known: Known) -> Interval:
 
 @_rule(mir.AttentionOp)
 def _of_attention(op: ir.AnyOp, known: Known) -> Interval:
-    return _hull([known[op.v], Interval(0.0, 0.0)])  # weights that sum to 1, or no key at all
+    values = known[op.v] if op.v_scheme is None else _of_blocks(op.v, known)
+    return _hull([values, Interval(0.0, 0.0)])  # weights that sum to 1, or no key at all
+
+
+def _of_blocks(kept: ir.Value, known: Known) -> Interval:
+    """What blocks stand for, where their cache is what the call before gave: zeros, and rows that were rounded."""
+    if kept not in known.grows:
+        return ANYTHING
+    # No code is larger than that of the largest magnitude, which differs by the rounding of its scale.
+    magnitude = known[kept.owner.opview.new].magnitude
+    return _within(magnitude * (1 + 2.0**-10) + 127 * 2.0**-25)
 
 
 @_rule(mir.RopeOp)

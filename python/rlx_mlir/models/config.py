@@ -18,15 +18,13 @@ from ..errors import GGUFError, InputError, UnsupportedError, nearest
 from ..formats import FORMATS_BY_ID
 from ..frontends.gguf import GGUFFile, TensorInfo
 from .architecture import ARCHITECTURES, Architecture
+from .caches import check_kv_dtype
 
 WEIGHT_TYPES = frozenset(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.is_weight)
 """Types that a weight matrix may have."""
 
 VECTOR_TYPES = frozenset({"f32", "f16", "bf16"})
 """Types that a vector (a norm's scale) may have; it is f32 at run time."""
-
-KV_DTYPES = ("f32", "f16", "bf16")
-"""Types that cached keys and values may have."""
 
 _LISTED = 12  # names that an error spells out
 
@@ -53,7 +51,7 @@ class ModelConfig:
         attention_scale: what scores are multiplied by.
         tied_head: the embedding table is the output matrix too.
         weights: the file's tensors that the model uses, by name.
-        kv_dtype: element type of cached keys and values, in `KV_DTYPES`. The one choice that isn't the file's.
+        kv_dtype: types of cached keys and values, see `caches.kinds`. The one choice that isn't the file's.
     """
 
     architecture: str
@@ -78,8 +76,7 @@ class ModelConfig:
     kv_dtype: str = "f32"
 
     def __post_init__(self) -> None:
-        if self.kv_dtype not in KV_DTYPES:
-            raise InputError(f"'kv_dtype' must be one of {', '.join(KV_DTYPES)}, but is {self.kv_dtype!r}")
+        check_kv_dtype(self.kv_dtype, self.head_dim)
 
     @classmethod
     def from_gguf(cls, file: GGUFFile) -> ModelConfig:

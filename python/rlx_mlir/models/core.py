@@ -13,10 +13,9 @@ import numpy as np
 
 from .. import checks
 from ..arrays import as_array
-from ..dtypes import DTYPES
 from ..errors import ContextLengthError, InputError
 from ..frontends.gguf import GGUFFile
-from . import decoder
+from .caches import cache_types
 from .chat import ChatTemplate
 from .config import ModelConfig
 from .generation import Options, Stats, Task, peak_rss, task_of
@@ -122,8 +121,7 @@ class Core:
 
     def cache_rows(self) -> dict[str, np.ndarray]:
         """A row of each cache, zeros [1, width], by name: the keys or values of one token."""
-        shape, dtype = (1, self.config.kv_width), DTYPES[self.config.kv_dtype]
-        return {name: np.zeros(shape, dtype) for name in decoder.cache_names(self.config)}
+        return {name: np.zeros((1, type.width), type.dtype) for name, type in cache_types(self.config).items()}
 
     @property
     def threads(self) -> int | None:

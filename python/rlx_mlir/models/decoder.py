@@ -11,8 +11,8 @@ All modules read and update caches of keys and values, and share every parameter
 | `extend`  | tokens [1, 8], pos [1], k_i, v_i                    | logits [1, 8, vocab], updated k_i, v_i       |
 
 Numbers of the first three are i32; ``pos`` are the positions of the first tokens, ``rows`` says which tokens of the
-call get logits. The caches of layer i are [batch, context, kv_heads * head_dim] of the configuration's ``kv_dtype``,
-keys after rotation. On GPUs, `decode` chooses the next token as well, see `build`.
+call get logits. The caches of layer i are [batch, context, a row of the configuration's ``kv_dtype``], see
+`caches`, keys after rotation. On GPUs, `decode` chooses the next token as well, see `build`.
 
 On CPUs, `decode`, `batch` and `extend` give a token the same bits, whatever it is processed with: products add up a row
 in an order of its own, and so does attention of few queries. `prefill` gives a token the same bits in a prompt of any
@@ -28,6 +28,7 @@ import numpy as np
 
 from ..errors import GGUFError, InputError
 from ..frontends.gguf import GGUFFile
+from .caches import cache_types
 from .config import ModelConfig
 from .layers import (
     ROPE_FACTORS,
@@ -62,7 +63,7 @@ SHAPES: Mapping[str, tuple[int | str, int | str]] = {
 
 def cache_names(config: ModelConfig) -> list[str]:
     """Names of the cache inputs, which are those of the updated caches among the results, too."""
-    return [f"{kind}_{layer}" for layer in range(config.layers) for kind in ("k", "v")]
+    return list(cache_types(config))
 
 
 _IN_TABLES = frozenset({"context", "rope_base", "rope_scale", "local_rope_base"})
@@ -117,8 +118,10 @@ def build(
     tokens = graph.input("tokens", [batch, length], "i32")
     pos = graph.input("pos", [batch], "i32")
     rows = graph.input("rows", ["outputs"], "i32") if program == "prefill" else None
-    shape: list[int | str] = [batch, "context", config.kv_width]
-    caches = {name: graph.input(name, shape, config.kv_dtype) for name in cache_names(config)}
+    caches = {
+        name: graph.input(name, [batch, "context", type.width], type.element)
+        for name, type in cache_types(config).items()
+    }
     params, tables = weight_params(graph, config), rope_params(graph, config, "context")
     adapters = adapter_params(graph, config, ranks or {})
     x = embedded(graph, config, params, tokens)

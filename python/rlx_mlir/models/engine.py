@@ -23,6 +23,7 @@ import numpy as np
 
 from .. import checks
 from ..errors import InputError, QueueFullError, UnsupportedError
+from .caches import cache_types
 from .core import Core, Prompt
 from .generation import Generation, Options, Stats, Task, peak_rss
 from .interrupts import deferred_interrupts
@@ -421,7 +422,7 @@ class Engine:
         """Raises ExecutionError unless all logits of a sequence are finite."""
         if not np.isfinite(self._logits[request.row]).all():
             rows = self._pool.rows(request.row, request.position)
-            raise not_finite(rows, request.position, self.model.config.kv_dtype)
+            raise not_finite(rows, request.position, cache_types(self.model.config))
 
 
 __all__ = ["Engine", "Request"]

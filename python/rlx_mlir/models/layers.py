@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .caches import schemes
 from .config import ModelConfig
 
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ class Layer:
             sin=self.sin,
             k_cache=k_cache,
             v_cache=v_cache,
+            **schemes(config),
             pos=self.pos,
             num_heads=config.heads,
             num_kv_heads=config.kv_heads,
@@ -208,7 +210,7 @@ class Layer:
         q, k = self._rotate(q, "attn_q", config.heads), self._rotate(k, "attn_k", config.kv_heads)
         cached: dict[str, Any] = {}
         if caches is not None:
-            cached = {"k_cache": caches[0], "v_cache": caches[1], "pos": self.pos}
+            cached = {"k_cache": caches[0], "v_cache": caches[1], "pos": self.pos, **schemes(config)}
         masked: dict[str, Any] = {"mask_kind": "custom"}
         if self.seen is None:
             masked = {"mask_kind": "sliding_window", "window": config.window} if local else {"mask_kind": "causal"}

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import checks
-from ..dtypes import DTYPES
 from ..errors import ContextLengthError, ExecutionError, InputError, UnsupportedError
 from . import decoder, saved
 from .ahead import Ahead
+from .caches import CacheType, cache_types
 from .choosing import Chooser
 from .core import Core
 from .generation import Generation, Options, pieces
@@ -44,8 +44,10 @@ class Session:
 
     def __init__(self, model: Core) -> None:
         self.model = model
-        shape, dtype = (1, model.context, model.config.kv_width), DTYPES[model.config.kv_dtype]
-        self.caches = {name: model.programs.decode.zeros(shape, dtype) for name in decoder.cache_names(model.config)}
+        self.caches = {
+            name: model.programs.decode.zeros((1, model.context, type.width), type.dtype)
+            for name, type in cache_types(model.config).items()
+        }
         self._tokens: list[int] = []
         self.prefilled = 0
         self._logits = np.empty((1, 1, model.config.vocab), np.float32)
@@ -330,7 +332,7 @@ class Session:
             name: np.asarray(cache.numpy() if hasattr(cache, "numpy") else cache)[0, :size]
             for name, cache in self.caches.items()
         }
-        return not_finite(rows, size, self.model.config.kv_dtype)
+        return not_finite(rows, size, cache_types(self.model.config))
 
     def advance(self, token: int) -> None:
         """Processes one more token."""
@@ -450,15 +452,15 @@ def copy_rows(
         at += count
 
 
-def not_finite(caches: Mapping[str, np.ndarray], size: int, kind: str) -> ExecutionError:
+def not_finite(caches: Mapping[str, np.ndarray], size: int, types: Mapping[str, CacheType]) -> ExecutionError:
     """What to raise where the logits of a sequence of ``size`` tokens aren't finite.
 
     Args:
         caches: keys and values, [size, width], by name.
-        kind: their element type.
+        types: what they are, by name.
     """
     for name, cache in caches.items():
-        rows = cache.astype(np.float32)
+        rows, kind, largest = types[name].numbers(cache), types[name].kind, types[name].largest
         bad = ~np.isfinite(rows)
         if bad.any():
             position = int(bad.any(axis=1).argmax())
@@ -467,8 +469,8 @@ def not_finite(caches: Mapping[str, np.ndarray], size: int, kind: str) -> Execut
                 f"the {'keys' if what == 'k' else 'values'} of layer {layer} ('{name}', a cache of {kind}) aren't: "
                 f"position {position} has {rows[position][bad[position]][0]}"
             )
-            if kind == "f16":
-                text += "; f16 holds numbers up to 65504, so load the model with kv_dtype='f32' or 'bf16'"
+            if largest is not None:
+                text += f"; {kind} holds numbers up to {largest:.6g}, so load the model with kv_dtype='f32' or 'bf16'"
             return ExecutionError(f"logits of {size} tokens must be finite: {text}")
     return ExecutionError(
         f"logits of {size} tokens must be finite: keys and values are, so what follows them in the last layer isn't"

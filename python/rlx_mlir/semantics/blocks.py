@@ -15,6 +15,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array
 from rlx_mlir.errors import InputError
 from rlx_mlir.mir.functions import FUNCTIONS
+from rlx_mlir.mir.kept import decoded, encoded
 from rlx_mlir.mir.numerics import decode_indices, narrow, widen
 from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.mir.registry import reference
@@ -190,15 +191,18 @@ def attention(
     window: int | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    k_scheme: str | None = None,
+    v_scheme: str | None = None,
 ) -> np.ndarray | tuple[np.ndarray, ...]:
     """softmax(scale q k^T, masked) v; one query at a time."""
     group = num_heads // (num_heads if num_kv_heads is None else num_kv_heads)
     queries = q.shape[1]
     caches: tuple[np.ndarray, ...] = ()
     if k_cache is not None and v_cache is not None and pos is not None:
-        k, v = (stored(cache, new, pos) for cache, new in ((k_cache, k), (v_cache, v)))
+        k, v = stored(k_cache, k, pos, k_scheme), stored(v_cache, v, pos, v_scheme)
         caches = (k, v)
-    keys, values, rows = widen(k), widen(v), widen(q)
+    keys, values = (widen(x) if scheme is None else decoded(x, scheme) for x, scheme in ((k, k_scheme), (v, v_scheme)))
+    rows = widen(q)
     real = rows.dtype.type
     factor = real(1 / math.sqrt(head_dim)) if scale is None else real(scale)
     result = np.zeros_like(rows)
@@ -228,8 +232,8 @@ def attention(
     return (out, *caches) if caches else out
 
 
-def stored(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndarray:
-    """A cache with new rows, in its element type, at pos[b], pos[b] + 1, … of each batch item."""
+def stored(cache: np.ndarray, new: np.ndarray, pos: np.ndarray, scheme: str | None) -> np.ndarray:
+    """A cache with new rows, in its element type or in blocks, at pos[b], pos[b] + 1, … of each batch item."""
     result: np.ndarray = cache.copy()
     for b in range(len(cache)):
         start, rows = int(pos[b]), new.shape[1]
@@ -238,7 +242,7 @@ def stored(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndarray:
                 f"hir.attention: rows {start} to {start + rows - 1} of batch {b} must lie in a cache of "
                 f"{cache.shape[1]} rows"
             )
-        result[b, start : start + rows] = narrow(new[b], cache.dtype)
+        result[b, start : start + rows] = narrow(new[b], cache.dtype) if scheme is None else encoded(new[b], scheme)
     return result
 
 
@@ -271,6 +275,8 @@ def llama_decoder_block(
     window: int | None = None,
     style: str = "half",
     transpose_weight: bool = False,
+    k_scheme: str | None = None,
+    v_scheme: str | None = None,
 ) -> np.ndarray | tuple[np.ndarray, ...]:
     """h = x + attention(rms_norm(x)) o_w; h + swiglu(rms_norm(h)), rounded after each part."""
 
@@ -294,6 +300,8 @@ def llama_decoder_block(
         head_dim=head_dim,
         mask_kind=mask_kind,
         window=window,
+        k_scheme=k_scheme,
+        v_scheme=v_scheme,
     )
     out, caches = (attended[0], attended[1:]) if isinstance(attended, tuple) else (attended, ())
     h = rounded(widen(x) + widen(rounded(times(out, o_w, transpose_weight))))

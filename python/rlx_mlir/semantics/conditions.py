@@ -220,15 +220,22 @@ def _rope(view: mir.RopeOp, dims: DimsOf) -> Iterable[Rule]:
 
 def _cache_update(view: mir.CacheUpdateOp, dims: DimsOf) -> Iterable[Rule]:
     cache, new = dims(view.cache), dims(view.new)
-    yield from [(new[0], cache[0]), (new[-1], cache[-1]), (dims(view.pos)[0], cache[0])]
+    yield from [(new[0], cache[0]), (dims(view.pos)[0], cache[0])]
+    if view.scheme is None:
+        yield new[-1], cache[-1]
     yield cache[1], new[1], True
 
 
 def _attention(view: mir.AttentionOp, dims: DimsOf) -> Iterable[Rule]:
-    q, k = dims(view.q), dims(view.k)
+    q, k, v = dims(view.q), dims(view.k), dims(view.v)
     heads, kv_heads = python_value(view.num_heads), python_value(view.num_kv_heads) or python_value(view.num_heads)
     layout, width = python_value(view.layout), python_value(view.head_dim)
-    yield from _equal(k, dims(view.v))
+    if view.k_scheme is not None or view.v_scheme is not None:  # rows of bytes have static widths, which are verified
+        k, v = (
+            x if scheme is None else (*x[:-1], Size.of(kv_heads * width))
+            for x, scheme in ((k, view.k_scheme), (v, view.v_scheme))
+        )
+    yield from _equal(k, v)
     if len(q) == 4:
         axis = 1 if layout == "bhsd" else 2
         yield from [(q[axis], Size.of(heads)), (k[axis], Size.of(kv_heads)), (q[3], Size.of(width))]

@@ -16,7 +16,6 @@ import typer
 
 from rlx_mlir.errors import ExecutionError, InputError
 from rlx_mlir.tools.options import (
-    CacheType,
     CacheTypeOption,
     Device,
     DeviceOption,
@@ -63,7 +62,7 @@ def bench(
         list[str] | None,
         typer.Option(help="Of our model: modes with commas; may be repeated.", show_default="as models are loaded"),
     ] = None,
-    kv_cache: CacheTypeOption = CacheType.f32,
+    kv_cache: CacheTypeOption = "f32",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of everything in turns; figures are medians.")] = 7,
     device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
@@ -97,7 +96,7 @@ def bench(
         decode=decode,
         contexts=tuple(positive_numbers("context", context)),
         activations=_modes(activations, device),
-        kv_dtype=kv_cache.value,
+        kv_dtype=kv_cache,
         rounds=rounds,
         device=device.value,
     )

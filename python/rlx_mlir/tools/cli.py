@@ -23,7 +23,6 @@ from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, evaluate, 
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
-    CacheType,
     CacheTypeOption,
     ChipOption,
     ChunkOption,
@@ -247,7 +246,7 @@ def generate(
     activations: ActivationsOption = Activations.auto,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
-    kv_cache: CacheTypeOption = CacheType.f32,
+    kv_cache: CacheTypeOption = "f32",
     nonfinite: Annotated[
         Nonfinite, typer.Option(help="Weights that are NaN or infinite: say where the first is, or read them as 0.")
     ] = Nonfinite.refuse,
@@ -270,7 +269,7 @@ def generate(
             activations=activations.value,
             context=context,
             chunk=chunk,
-            kv_dtype=kv_cache.value,
+            kv_dtype=kv_cache,
             nonfinite=nonfinite.value,
             lora=lora,
             prepared_cache=not no_prepared_cache,

@@ -12,7 +12,6 @@ import typer
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
-    CacheType,
     CacheTypeOption,
     ChunkOption,
     Device,
@@ -42,7 +41,7 @@ def evaluate(
     ] = None,
     lora: LoraOption = None,
     activations: ActivationsOption = Activations.auto,
-    kv_cache: CacheTypeOption = CacheType.f32,
+    kv_cache: CacheTypeOption = "f32",
     against: Annotated[
         str, typer.Option(help="Model whose probabilities count as right; the same one, where another option says how.")
     ] = "",
@@ -69,7 +68,7 @@ def evaluate(
     with progress() as say:
         size = _context(model, context)
         common: dict[str, Any] = {"context": size, "threads": threads, "chunk": chunk, "progress": say}
-        common |= {"kv_dtype": kv_cache.value, "target": device.value}
+        common |= {"kv_dtype": kv_cache, "target": device.value}
         own = load_model(model, activations=activations.value, lora=lora, **common)
         other = None
         if against or against_lora is not None or against_activations is not None:

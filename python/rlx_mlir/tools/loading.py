@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
-    CacheType,
     CacheTypeOption,
     ChunkOption,
     ContextOption,
@@ -36,7 +35,7 @@ class Loading:
     activations: ActivationsOption = Activations.auto
     context: ContextOption = None
     chunk: ChunkOption = 512
-    kv_cache: CacheTypeOption = CacheType.f32
+    kv_cache: CacheTypeOption = "f32"
 
     def load(self, say: Callable[[str], None] | None) -> Model:
         """The model; raises what `load_model` raises."""
@@ -48,7 +47,7 @@ class Loading:
             activations=self.activations.value,
             context=self.context,
             chunk=self.chunk,
-            kv_dtype=self.kv_cache.value,
+            kv_dtype=self.kv_cache,
             target=self.device.value,
             progress=say,
         )

@@ -104,12 +104,15 @@ class Nonfinite(str, enum.Enum):
     zero = "zero"
 
 
-class CacheType(str, enum.Enum):
-    """Element types of cached keys and values."""
+def _cache_type(text: str) -> str:
+    """An option's text, where it says types of cached keys and values."""
+    from rlx_mlir.models.caches import kinds
 
-    f32 = "f32"
-    f16 = "f16"
-    bf16 = "bf16"
+    try:
+        kinds(text)
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from error
+    return text
 
 
 ModelArgument = Annotated[str, typer.Argument(help="A .gguf file, or the name of a known model (see `rlx models`).")]
@@ -121,7 +124,12 @@ ActivationsOption = Annotated[
     Activations, typer.Option(help="int8, int16: rounds them to 8 or 15 bits; exact: as f32; auto: int16 on CPUs.")
 ]
 CacheTypeOption = Annotated[
-    CacheType, typer.Option("--kv-cache", help="Type of cached keys and values; the narrow ones take half the memory.")
+    str,
+    typer.Option(
+        "--kv-cache",
+        help="Type of cached keys and values: f32, f16, bf16, q8_0, q4_0; or one of each, such as q8_0/q4_0.",
+        callback=_cache_type,
+    ),
 ]
 DeviceOption = Annotated[Device, typer.Option("--device", help="cuda: an NVIDIA GPU of this machine.")]
 ContextOption = Annotated[

@@ -254,8 +254,8 @@ func.func @attention_c11_no_positions(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16x
 
 // -----
 
-func.func @attention_c12_cache_types(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf32>, %kc: tensor<2x64x16xf32>, %vc: tensor<2x65x16xf32>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects 'k_cache' and 'v_cache' to have one type, but got 'tensor<2x64x16xf32>' and 'tensor<2x65x16xf32>'}}
+func.func @attention_c12_cache_lengths(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf32>, %kc: tensor<2x64x16xf32>, %vc: tensor<2x65x16xf32>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects 'k_cache' and 'v_cache' to have one length, but got 64 and 65}}
   %y, %c:2 = hir.attention %q, %k, %k heads 4 kv_heads 2 head_dim 8 caches %kc, %vc at %pos
       : tensor<2x3x32xf32>, tensor<2x3x16xf32>, tensor<2x3x16xf32>, tensor<2x64x16xf32>, tensor<2x65x16xf32>,
         tensor<2xi32>
@@ -265,7 +265,7 @@ func.func @attention_c12_cache_types(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf
 // -----
 
 func.func @attention_c12_cache_width(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf32>, %kc: tensor<2x64x32xf32>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects the caches to be [2, ?, 16], but got [2, 64, 32]}}
+  // expected-error @below {{expects 'k_cache' to be [2, ?, 16], but got [2, 64, 32]}}
   %y, %c:2 = hir.attention %q, %k, %k heads 4 kv_heads 2 head_dim 8 caches %kc, %kc at %pos
       : tensor<2x3x32xf32>, tensor<2x3x16xf32>, tensor<2x3x16xf32>, tensor<2x64x32xf32>, tensor<2x64x32xf32>,
         tensor<2xi32>
@@ -275,7 +275,7 @@ func.func @attention_c12_cache_width(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf
 // -----
 
 func.func @attention_c12_cache_element_type(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf32>, %kc: tensor<2x64x16xf64>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects the caches to have the element type of 'q', 'f32', or f16 or bf16, but got 'f64'}}
+  // expected-error @below {{expects 'k_cache' to have the element type of 'q', or f16, bf16 or i8 where that is f32, but 'q' is of 'f32' and 'k_cache' of 'f64'}}
   %y, %c:2 = hir.attention %q, %k, %k heads 4 kv_heads 2 head_dim 8 caches %kc, %kc at %pos
       : tensor<2x3x32xf32>, tensor<2x3x16xf32>, tensor<2x3x16xf32>, tensor<2x64x16xf64>, tensor<2x64x16xf64>,
         tensor<2xi32>
@@ -285,7 +285,7 @@ func.func @attention_c12_cache_element_type(%q: tensor<2x3x32xf32>, %k: tensor<2
 // -----
 
 func.func @attention_c12_cache_wider(%q: tensor<2x3x32xf16>, %k: tensor<2x3x16xf16>, %kc: tensor<2x64x16xf32>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects the caches to have the element type of 'q', 'f16', but got 'f32'}}
+  // expected-error @below {{expects 'k_cache' to have the element type of 'q', or f16, bf16 or i8 where that is f32, but 'q' is of 'f16' and 'k_cache' of 'f32'}}
   %y, %c:2 = hir.attention %q, %k, %k heads 4 kv_heads 2 head_dim 8 caches %kc, %kc at %pos
       : tensor<2x3x32xf16>, tensor<2x3x16xf16>, tensor<2x3x16xf16>, tensor<2x64x16xf32>, tensor<2x64x16xf32>,
         tensor<2xi32>
@@ -305,7 +305,7 @@ func.func @attention_c13_keys(%q: tensor<2x3x32xf32>, %k: tensor<2x5x16xf32>, %k
 // -----
 
 func.func @attention_c13_cache_length(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf32>, %kc: tensor<2x2x16xf32>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects the caches to be at least as long as 'q', 3, but their length is 2}}
+  // expected-error @below {{expects 'k_cache' to be at least as long as 'q', 3, but its length is 2}}
   %y, %c:2 = hir.attention %q, %k, %k heads 4 kv_heads 2 head_dim 8 caches %kc, %kc at %pos
       : tensor<2x3x32xf32>, tensor<2x3x16xf32>, tensor<2x3x16xf32>, tensor<2x2x16xf32>, tensor<2x2x16xf32>,
         tensor<2xi32>
@@ -416,5 +416,74 @@ func.func @rope_c6_positions(%x: tensor<2x3x32xf32>, %cos: tensor<64x4xf32>, %si
   // expected-error @below {{expects 'pos' to have one entry for each batch item, [2], but its shape is [3]}}
   %y = hir.rope half %x, %cos, %sin at %pos head_dim 8
       : tensor<2x3x32xf32>, tensor<64x4xf32>, tensor<64x4xf32>, tensor<3xi32>
+  return
+}
+
+// -----
+
+func.func @attention_c12_value_cache(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf32>, %kc: tensor<2x64x16xf16>, %vc: tensor<2x64x8xf16>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects 'v_cache' to be [2, ?, 16], but got [2, 64, 8]}}
+  %y, %c:2 = hir.attention %q, %k, %k heads 4 kv_heads 2 head_dim 8 caches %kc, %vc at %pos
+      : tensor<2x3x32xf32>, tensor<2x3x16xf32>, tensor<2x3x16xf32>, tensor<2x64x16xf16>, tensor<2x64x8xf16>,
+        tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @attention_c15_no_scheme(%q: tensor<2x3x64xf32>, %k: tensor<2x3x32xf32>, %kc: tensor<2x64x34xi8>, %vc: tensor<2x64x32xf32>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects 'k_scheme' exactly where 'k_cache' is of i8, but 'k_cache' is of 'i8' and 'k_scheme' is absent}}
+  %y, %c:2 = hir.attention %q, %k, %k heads 2 kv_heads 1 head_dim 32 caches %kc, %vc at %pos v_scheme q8_0
+      : tensor<2x3x64xf32>, tensor<2x3x32xf32>, tensor<2x3x32xf32>, tensor<2x64x34xi8>, tensor<2x64x32xf32>,
+        tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @attention_c15_scheme_of_floats(%q: tensor<2x3x64xf32>, %k: tensor<2x3x32xf32>, %kc: tensor<2x64x32xf32>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects 'v_scheme' exactly where 'v_cache' is of i8, but 'v_cache' is of 'f32' and 'v_scheme' is present}}
+  %y, %c:2 = hir.attention %q, %k, %k heads 2 kv_heads 1 head_dim 32 caches %kc, %kc at %pos v_scheme q8_0
+      : tensor<2x3x64xf32>, tensor<2x3x32xf32>, tensor<2x3x32xf32>, tensor<2x64x32xf32>, tensor<2x64x32xf32>,
+        tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @attention_c15_heads(%q: tensor<2x3x96xf32>, %k: tensor<2x3x96xf32>, %kc: tensor<2x64x102xi8>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects 'head_dim' to be a multiple of the block length of q8_0, 32, but got 48}}
+  %y, %c:2 = hir.attention %q, %k, %k heads 2 head_dim 48 caches %kc, %kc at %pos k_scheme q8_0 v_scheme q8_0
+      : tensor<2x3x96xf32>, tensor<2x3x96xf32>, tensor<2x3x96xf32>, tensor<2x64x102xi8>, tensor<2x64x102xi8>,
+        tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @attention_c15_bytes(%q: tensor<2x3x64xf32>, %k: tensor<2x3x64xf32>, %kc: tensor<2x64x68xi8>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects 'v_cache' to have rows of 36 bytes, 64 elements in blocks of q4_0, but got 68}}
+  %y, %c:2 = hir.attention %q, %k, %k heads 2 head_dim 32 caches %kc, %kc at %pos k_scheme q8_0 v_scheme q4_0
+      : tensor<2x3x64xf32>, tensor<2x3x64xf32>, tensor<2x3x64xf32>, tensor<2x64x68xi8>, tensor<2x64x68xi8>,
+        tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @attention_c15_queries(%q: tensor<2x3x64xf16>, %k: tensor<2x3x64xf16>, %kc: tensor<2x64x68xi8>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects 'q' to be of f32 where 'k_cache' is of blocks of q8_0, but got 'f16'}}
+  %y, %c:2 = hir.attention %q, %k, %k heads 2 head_dim 32 caches %kc, %kc at %pos k_scheme q8_0 v_scheme q8_0
+      : tensor<2x3x64xf16>, tensor<2x3x64xf16>, tensor<2x3x64xf16>, tensor<2x64x68xi8>, tensor<2x64x68xi8>,
+        tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @attention_c15_no_caches(%q: tensor<2x3x64xf32>) {
+  // expected-error @below {{expects 'k_scheme' and 'v_scheme' only with caches, but there are none}}
+  %y = hir.attention %q, %q, %q heads 2 head_dim 32 k_scheme q8_0
+      : tensor<2x3x64xf32>, tensor<2x3x64xf32>, tensor<2x3x64xf32>
   return
 }

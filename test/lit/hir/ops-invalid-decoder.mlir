@@ -362,20 +362,20 @@ func.func @llama_decoder_block_c18_no_positions(%x: tensor<2x3x8xf32>, %g1: tens
 
 // -----
 
-func.func @llama_decoder_block_c19_cache_types(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>, %q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %gate: tensor<8x16xf32>, %down: tensor<16x8xf32>, %cos: tensor<64x2xf32>, %kc: tensor<2x64x4xf32>, %vc: tensor<2x64x4xf16>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects 'k_cache' and 'v_cache' to have one type, but got 'tensor<2x64x4xf32>' and 'tensor<2x64x4xf16>'}}
+func.func @llama_decoder_block_c19_cache_types(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>, %q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %gate: tensor<8x16xf32>, %down: tensor<16x8xf32>, %cos: tensor<64x2xf32>, %kc: tensor<2x64x4xf32>, %vc: tensor<2x64x4xf64>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects 'v_cache' to have the element type of 'x', or f16, bf16 or i8 where that is f32, but 'x' is of 'f32' and 'v_cache' of 'f64'}}
   %y, %c:2 = hir.llama_decoder_block %x norm1 %g1 q %q k %k v %k o %q norm2 %g1 gate %gate up %gate down %down rope
       half %cos, %cos heads 2 kv_heads 1 head_dim 4 caches %kc, %vc at %pos
       : tensor<2x3x8xf32>, tensor<8xf32>, tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x8xf32>,
         tensor<8xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<16x8xf32>, tensor<64x2xf32>, tensor<64x2xf32>,
-        tensor<2x64x4xf32>, tensor<2x64x4xf16>, tensor<2xi32>
+        tensor<2x64x4xf32>, tensor<2x64x4xf64>, tensor<2xi32>
   return
 }
 
 // -----
 
 func.func @llama_decoder_block_c19_cache_shape(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>, %q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %gate: tensor<8x16xf32>, %down: tensor<16x8xf32>, %cos: tensor<64x2xf32>, %kc: tensor<1x64x4xf32>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects the caches to be [2, ?, 4], but got [1, 64, 4]}}
+  // expected-error @below {{expects 'k_cache' to be [2, ?, 4], but got [1, 64, 4]}}
   %y, %c:2 = hir.llama_decoder_block %x norm1 %g1 q %q k %k v %k o %q norm2 %g1 gate %gate up %gate down %down rope
       half %cos, %cos heads 2 kv_heads 1 head_dim 4 caches %kc, %kc at %pos
       : tensor<2x3x8xf32>, tensor<8xf32>, tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x8xf32>,
@@ -387,7 +387,7 @@ func.func @llama_decoder_block_c19_cache_shape(%x: tensor<2x3x8xf32>, %g1: tenso
 // -----
 
 func.func @llama_decoder_block_c19_cache_element_type(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>, %q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %gate: tensor<8x16xf32>, %down: tensor<16x8xf32>, %cos: tensor<64x2xf32>, %kc: tensor<2x64x4xf64>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects the caches to have the element type of 'x', 'f32', or f16 or bf16, but got 'f64'}}
+  // expected-error @below {{expects 'k_cache' to have the element type of 'x', or f16, bf16 or i8 where that is f32, but 'x' is of 'f32' and 'k_cache' of 'f64'}}
   %y, %c:2 = hir.llama_decoder_block %x norm1 %g1 q %q k %k v %k o %q norm2 %g1 gate %gate up %gate down %down rope
       half %cos, %cos heads 2 kv_heads 1 head_dim 4 caches %kc, %kc at %pos
       : tensor<2x3x8xf32>, tensor<8xf32>, tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x8xf32>,
@@ -399,7 +399,7 @@ func.func @llama_decoder_block_c19_cache_element_type(%x: tensor<2x3x8xf32>, %g1
 // -----
 
 func.func @llama_decoder_block_c19_cache_length(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>, %q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %gate: tensor<8x16xf32>, %down: tensor<16x8xf32>, %cos: tensor<64x2xf32>, %kc: tensor<2x2x4xf32>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects the caches to be at least as long as 'x', 3, but their length is 2}}
+  // expected-error @below {{expects 'k_cache' to be at least as long as 'x', 3, but its length is 2}}
   %y, %c:2 = hir.llama_decoder_block %x norm1 %g1 q %q k %k v %k o %q norm2 %g1 gate %gate up %gate down %down rope
       half %cos, %cos heads 2 kv_heads 1 head_dim 4 caches %kc, %kc at %pos
       : tensor<2x3x8xf32>, tensor<8xf32>, tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x8xf32>,
@@ -426,6 +426,41 @@ func.func @llama_decoder_block_c21_eps(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>
   // expected-error @below {{expects a positive, finite 'eps', but got 0.000000e+00}}
   %y = hir.llama_decoder_block %x norm1 %g1 q %q k %k v %k o %q norm2 %g1 gate %gate up %gate down %down rope half
       %cos, %cos heads 2 kv_heads 1 head_dim 4 eps 0.0
+      : tensor<2x3x8xf32>, tensor<8xf32>, tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x8xf32>,
+        tensor<8xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<16x8xf32>, tensor<64x2xf32>, tensor<64x2xf32>
+  return
+}
+
+// -----
+
+func.func @llama_decoder_block_c22_no_scheme(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>, %q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %gate: tensor<8x16xf32>, %down: tensor<16x8xf32>, %cos: tensor<64x2xf32>, %kc: tensor<2x64x4xf16>, %vc: tensor<2x64x4xi8>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects 'v_scheme' exactly where 'v_cache' is of i8, but 'v_cache' is of 'i8' and 'v_scheme' is absent}}
+  %y, %c:2 = hir.llama_decoder_block %x norm1 %g1 q %q k %k v %k o %q norm2 %g1 gate %gate up %gate down %down rope
+      half %cos, %cos heads 2 kv_heads 1 head_dim 4 caches %kc, %vc at %pos
+      : tensor<2x3x8xf32>, tensor<8xf32>, tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x8xf32>,
+        tensor<8xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<16x8xf32>, tensor<64x2xf32>, tensor<64x2xf32>,
+        tensor<2x64x4xf16>, tensor<2x64x4xi8>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @llama_decoder_block_c22_heads(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>, %q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %gate: tensor<8x16xf32>, %down: tensor<16x8xf32>, %cos: tensor<64x2xf32>, %kc: tensor<2x64x4xi8>, %vc: tensor<2x64x4xf16>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects 'head_dim' to be a multiple of the block length of q4_0, 32, but got 4}}
+  %y, %c:2 = hir.llama_decoder_block %x norm1 %g1 q %q k %k v %k o %q norm2 %g1 gate %gate up %gate down %down rope
+      half %cos, %cos heads 2 kv_heads 1 head_dim 4 caches %kc, %vc at %pos k_scheme q4_0
+      : tensor<2x3x8xf32>, tensor<8xf32>, tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x8xf32>,
+        tensor<8xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<16x8xf32>, tensor<64x2xf32>, tensor<64x2xf32>,
+        tensor<2x64x4xi8>, tensor<2x64x4xf16>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @llama_decoder_block_c22_no_caches(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>, %q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %gate: tensor<8x16xf32>, %down: tensor<16x8xf32>, %cos: tensor<64x2xf32>) {
+  // expected-error @below {{expects 'k_scheme' and 'v_scheme' only with caches, but there are none}}
+  %y = hir.llama_decoder_block %x norm1 %g1 q %q k %k v %k o %q norm2 %g1 gate %gate up %gate down %down rope half
+      %cos, %cos heads 2 kv_heads 1 head_dim 4 v_scheme q8_0
       : tensor<2x3x8xf32>, tensor<8xf32>, tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x8xf32>,
         tensor<8xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<16x8xf32>, tensor<64x2xf32>, tensor<64x2xf32>
   return

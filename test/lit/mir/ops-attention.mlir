@@ -87,3 +87,24 @@ func.func @cache_update_narrow(%c: tensor<1x128x256xbf16>, %n: tensor<1x?x256xf3
   %r = mir.cache_update %c, %n at %p : tensor<1x128x256xbf16>, tensor<1x?x256xf32>, tensor<1xi32>
   return %r : tensor<1x128x256xbf16>
 }
+
+/// Keys and values of different types, each as elements or as blocks.
+// CHECK-LABEL: func @attention_kept
+//  CHECK-SAME: (%[[Q:.+]]: tensor<1x?x512xf32>, %[[K:.+]]: tensor<1x128x272xi8>, %[[V:.+]]: tensor<1x128x256xf16>)
+//       CHECK:   mir.attention %[[Q]], %[[K]], %[[V]] heads 8 kv_heads 4 head_dim 64 k_scheme q8_0 : tensor<1x?x512xf32>, tensor<1x128x272xi8>, tensor<1x128x256xf16>
+//       CHECK:   mir.attention %[[Q]], %[[V]], %[[K]] heads 8 kv_heads 4 head_dim 64 v_scheme q8_0 : tensor<1x?x512xf32>, tensor<1x128x256xf16>, tensor<1x128x272xi8>
+//       CHECK:   mir.attention %[[Q]], %[[K]], %[[K]] heads 8 kv_heads 4 head_dim 64 k_scheme q8_0 v_scheme q8_0 : tensor<1x?x512xf32>, tensor<1x128x272xi8>
+func.func @attention_kept(%q: tensor<1x?x512xf32>, %k: tensor<1x128x272xi8>, %v: tensor<1x128x256xf16>) -> (tensor<1x?x512xf32>, tensor<1x?x512xf32>, tensor<1x?x512xf32>) {
+  %a = mir.attention %q, %k, %v heads 8 kv_heads 4 head_dim 64 k_scheme q8_0 : tensor<1x?x512xf32>, tensor<1x128x272xi8>, tensor<1x128x256xf16>
+  %b = mir.attention %q, %v, %k heads 8 kv_heads 4 head_dim 64 v_scheme q8_0 : tensor<1x?x512xf32>, tensor<1x128x256xf16>, tensor<1x128x272xi8>
+  %c = mir.attention %q, %k, %k heads 8 kv_heads 4 head_dim 64 k_scheme q8_0 v_scheme q8_0 : tensor<1x?x512xf32>, tensor<1x128x272xi8>, tensor<1x128x272xi8>
+  return %a, %b, %c : tensor<1x?x512xf32>, tensor<1x?x512xf32>, tensor<1x?x512xf32>
+}
+
+/// New rows become blocks.
+// CHECK-LABEL: func @cache_update_kept
+//       CHECK:   mir.cache_update %{{.+}}, %{{.+}} at %{{.+}} scheme q4_0 : tensor<1x128x144xi8>, tensor<1x?x256xf32>, tensor<1xi32>
+func.func @cache_update_kept(%c: tensor<1x128x144xi8>, %n: tensor<1x?x256xf32>, %p: tensor<1xi32>) -> tensor<1x128x144xi8> {
+  %r = mir.cache_update %c, %n at %p scheme q4_0 : tensor<1x128x144xi8>, tensor<1x?x256xf32>, tensor<1xi32>
+  return %r : tensor<1x128x144xi8>
+}

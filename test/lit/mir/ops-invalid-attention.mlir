@@ -1,7 +1,7 @@
 // RUN: rlx-opt %s --split-input-file --verify-diagnostics
 
 func.func @attention_c1_rank_packed(%q: tensor<2x5x512xf32>, %k: tensor<7x256xf32>) {
-  // expected-error @below {{expects 'q' and 'k' to have the rank of layout packed, both 2 or both 3, but their ranks are 3 and 2}}
+  // expected-error @below {{expects 'q', 'k' and 'v' to have the rank of layout packed, all 2 or all 3, but their ranks are 3, 2 and 2}}
   %r = mir.attention %q, %k, %k heads 8 kv_heads 4 head_dim 64 : tensor<2x5x512xf32>, tensor<7x256xf32>
   return
 }
@@ -9,7 +9,7 @@ func.func @attention_c1_rank_packed(%q: tensor<2x5x512xf32>, %k: tensor<7x256xf3
 // -----
 
 func.func @attention_c1_rank_bhsd(%q: tensor<2x5x512xf32>, %k: tensor<2x7x256xf32>) {
-  // expected-error @below {{expects 'q' and 'k' to have the rank of layout bhsd, 4, but their ranks are 3 and 3}}
+  // expected-error @below {{expects 'q', 'k' and 'v' to have the rank of layout bhsd, 4, but their ranks are 3, 3 and 3}}
   %r = mir.attention %q, %k, %k heads 8 kv_heads 4 head_dim 64 layout bhsd : tensor<2x5x512xf32>, tensor<2x7x256xf32>
   return
 }
@@ -67,7 +67,7 @@ func.func @attention_c3_layout(%q: tensor<2x8x5x64xf32>, %k: tensor<2x8x5x64xf32
 // -----
 
 func.func @attention_c4_batch(%q: tensor<2x5x512xf32>, %k: tensor<3x7x256xf32>) {
-  // expected-error @below {{expects 'q' and 'k' to have the same batch, but got 2 and 3}}
+  // expected-error @below {{expects 'q', 'k' and 'v' to have the same batch, but got 2, 3 and 3}}
   %r = mir.attention %q, %k, %k heads 8 kv_heads 4 head_dim 64 : tensor<2x5x512xf32>, tensor<3x7x256xf32>
   return
 }
@@ -195,7 +195,7 @@ func.func @attention_c9_softcap(%q: tensor<2x5x512xf32>, %k: tensor<2x7x256xf32>
 // -----
 
 func.func @attention_c10_wider(%q: tensor<2x5x512xf16>, %k: tensor<2x7x256xf32>) {
-  // expected-error @below {{expects 'k' and 'v' to have the element type of 'q', or f16 or bf16 where that is f32, but 'q' is of 'f16' and 'k' of 'f32'}}
+  // expected-error @below {{expects 'k' to have the element type of 'q', or f16, bf16 or i8 where that is f32, but 'q' is of 'f16' and 'k' of 'f32'}}
   %r = mir.attention %q, %k, %k heads 8 kv_heads 4 head_dim 64 : tensor<2x5x512xf16>, tensor<2x7x256xf32>
   return
 }
@@ -332,7 +332,114 @@ func.func @cache_update_c4_pos(%c: tensor<1x128x256xf32>, %n: tensor<1x5x256xf32
 // -----
 
 func.func @cache_update_c5_wider(%c: tensor<1x128x256xf32>, %n: tensor<1x5x256xf16>, %p: tensor<1xi32>) {
-  // expected-error @below {{expects 'cache' to have the element type of 'new', or f16 or bf16 where that is f32, but 'new' is of 'f16' and 'cache' of 'f32'}}
+  // expected-error @below {{expects 'cache' to have the element type of 'new', or f16, bf16 or i8 where that is f32, but 'new' is of 'f16' and 'cache' of 'f32'}}
   %r = mir.cache_update %c, %n at %p : tensor<1x128x256xf32>, tensor<1x5x256xf16>, tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @cache_update_c6_no_scheme(%c: tensor<1x128x272xi8>, %n: tensor<1x5x256xf32>, %p: tensor<1xi32>) {
+  // expected-error @below {{expects 'scheme' exactly where 'cache' is of i8, but 'cache' is of 'i8' and 'scheme' is absent}}
+  %r = mir.cache_update %c, %n at %p : tensor<1x128x272xi8>, tensor<1x5x256xf32>, tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @cache_update_c6_scheme_of_floats(%c: tensor<1x128x256xf16>, %n: tensor<1x5x256xf32>, %p: tensor<1xi32>) {
+  // expected-error @below {{expects 'scheme' exactly where 'cache' is of i8, but 'cache' is of 'f16' and 'scheme' is present}}
+  %r = mir.cache_update %c, %n at %p scheme q4_0 : tensor<1x128x256xf16>, tensor<1x5x256xf32>, tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @cache_update_c7_width(%c: tensor<1x128x51xi8>, %n: tensor<1x5x48xf32>, %p: tensor<1xi32>) {
+  // expected-error @below {{expects the width of 'new' to be a multiple of the block length of q8_0, 32, but got 48}}
+  %r = mir.cache_update %c, %n at %p scheme q8_0 : tensor<1x128x51xi8>, tensor<1x5x48xf32>, tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @cache_update_c7_dynamic_width(%c: tensor<1x128x34xi8>, %n: tensor<1x5x?xf32>, %p: tensor<1xi32>) {
+  // expected-error @below {{expects the width of 'new' to be a multiple of the block length of q8_0, 32, but got ?}}
+  %r = mir.cache_update %c, %n at %p scheme q8_0 : tensor<1x128x34xi8>, tensor<1x5x?xf32>, tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @cache_update_c7_bytes(%c: tensor<1x128x272xi8>, %n: tensor<1x5x256xf32>, %p: tensor<1xi32>) {
+  // expected-error @below {{expects 'cache' to have rows of 144 bytes, 256 elements in blocks of q4_0, but got 272}}
+  %r = mir.cache_update %c, %n at %p scheme q4_0 : tensor<1x128x272xi8>, tensor<1x5x256xf32>, tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @cache_update_c7_element(%c: tensor<1x128x272xi8>, %n: tensor<1x5x256xf64>, %p: tensor<1xi32>) {
+  // expected-error @below {{expects 'new' to be of f32 where 'cache' is of blocks of q8_0, but got 'f64'}}
+  %r = mir.cache_update %c, %n at %p scheme q8_0 : tensor<1x128x272xi8>, tensor<1x5x256xf64>, tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @attention_c1_values(%q: tensor<2x5x64xf32>, %k: tensor<2x9x64xf32>, %v: tensor<9x64xf32>) {
+  // expected-error @below {{expects 'q', 'k' and 'v' to have the rank of layout packed, all 2 or all 3, but their ranks are 3, 3 and 2}}
+  %r = mir.attention %q, %k, %v heads 2 head_dim 32 : tensor<2x5x64xf32>, tensor<2x9x64xf32>, tensor<9x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c3_values(%q: tensor<2x5x64xf32>, %k: tensor<2x9x64xf32>, %v: tensor<2x9x32xf32>) {
+  // expected-error @below {{expects 'v' to have rows of 2 heads of 32 elements, 64, but got 32}}
+  %r = mir.attention %q, %k, %v heads 2 head_dim 32 : tensor<2x5x64xf32>, tensor<2x9x64xf32>, tensor<2x9x32xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c4_length(%q: tensor<2x5x64xf32>, %k: tensor<2x9x64xf32>, %v: tensor<2x8x64xf32>) {
+  // expected-error @below {{expects 'k' and 'v' to have the same length, but got 9 and 8}}
+  %r = mir.attention %q, %k, %v heads 2 head_dim 32 : tensor<2x5x64xf32>, tensor<2x9x64xf32>, tensor<2x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c11_no_scheme(%q: tensor<2x5x64xf32>, %k: tensor<2x9x68xi8>) {
+  // expected-error @below {{expects 'v_scheme' exactly where 'v' is of i8, but 'v' is of 'i8' and 'v_scheme' is absent}}
+  %r = mir.attention %q, %k, %k heads 2 head_dim 32 k_scheme q8_0 : tensor<2x5x64xf32>, tensor<2x9x68xi8>
+  return
+}
+
+// -----
+
+func.func @attention_c12_layout(%q: tensor<2x2x5x32xf32>, %k: tensor<2x2x9x34xi8>) {
+  // expected-error @below {{expects layout packed with 'k_scheme', but got bhsd}}
+  %r = mir.attention %q, %k, %k heads 2 head_dim 32 layout bhsd k_scheme q8_0 v_scheme q8_0
+      : tensor<2x2x5x32xf32>, tensor<2x2x9x34xi8>
+  return
+}
+
+// -----
+
+func.func @attention_c12_bytes(%q: tensor<2x5x64xf32>, %k: tensor<2x9x36xi8>) {
+  // expected-error @below {{expects 'k' to have rows of 68 bytes, 64 elements in blocks of q8_0, but got 36}}
+  %r = mir.attention %q, %k, %k heads 2 head_dim 32 k_scheme q8_0 v_scheme q4_0
+      : tensor<2x5x64xf32>, tensor<2x9x36xi8>
+  return
+}
+
+// -----
+
+func.func @attention_c12_heads(%q: tensor<2x5x32xf32>, %k: tensor<2x9x34xi8>) {
+  // expected-error @below {{expects 'head_dim' to be a multiple of the block length of q8_0, 32, but got 16}}
+  %r = mir.attention %q, %k, %k heads 2 head_dim 16 k_scheme q8_0 v_scheme q8_0
+      : tensor<2x5x32xf32>, tensor<2x9x34xi8>
   return
 }

@@ -81,7 +81,7 @@ func.func @rms_norm_backward_gamma_c2_eps(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @attention_backward_c1_rank_packed(%q: tensor<2x5x512xf32>, %k: tensor<7x256xf32>) {
-  // expected-error @below {{expects 'q' and 'k' to have the rank of layout packed, both 2 or both 3, but their ranks are 3 and 2}}
+  // expected-error @below {{expects 'q', 'k' and 'v' to have the rank of layout packed, all 2 or all 3, but their ranks are 3, 2 and 2}}
   %r:3 = mir.attention_backward %q, %k, %k, %q heads 8 kv_heads 4 head_dim 64 : tensor<2x5x512xf32>, tensor<7x256xf32>
   return
 }
@@ -105,7 +105,7 @@ func.func @attention_backward_c3_width_q(%q: tensor<2x5x512xf32>, %k: tensor<2x7
 // -----
 
 func.func @attention_backward_c4_batch(%q: tensor<2x5x512xf32>, %k: tensor<3x7x256xf32>) {
-  // expected-error @below {{expects 'q' and 'k' to have the same batch, but got 2 and 3}}
+  // expected-error @below {{expects 'q', 'k' and 'v' to have the same batch, but got 2, 3 and 3}}
   %r:3 = mir.attention_backward %q, %k, %k, %q heads 8 kv_heads 4 head_dim 64 : tensor<2x5x512xf32>, tensor<3x7x256xf32>
   return
 }

@@ -23,6 +23,7 @@ from rlx_mlir import CudaExecutable, DeviceArray, formats, native
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.interpreter import interpret
+from rlx_mlir.models.caches import CacheType
 
 
 @pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)], autouse=True)
@@ -128,6 +129,30 @@ def decoder() -> GraphModule:
     )  # fmt: skip
     m.set_outputs({"y": result, "keys_out": keys_out, "values_out": values_out})
     return m
+
+
+@pytest.mark.parametrize("tokens", [1, 3])
+@pytest.mark.parametrize("pair", [("q8_0", "q4_0"), ("f16", "q8_0"), ("bf16", "f32")], ids="/".join)
+@pytest.mark.quick(3)
+def test_caches_of_blocks_and_of_different_types(pair: tuple[str, str], tokens: int) -> None:
+    types = dict(zip(("k", "v"), (CacheType(kind, 64) for kind in pair), strict=True))
+    m = GraphModule.hir("caches")
+    q, k, v = m.input("q", [2, tokens, 128]), m.input("k", [2, tokens, 64]), m.input("v", [2, tokens, 64])
+    caches = {f"{name}_cache": m.input(f"{name}_cache", [2, 9, t.width], t.element) for name, t in types.items()}
+    heads: dict[str, Any] = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 32, "mask_kind": "causal"}
+    schemes = {f"{name}_scheme": type.scheme for name, type in types.items()}
+    out, *new = m.attention(q, k, v, **heads, **caches, pos=m.input("pos", [2], "i32"), **schemes)
+    m.set_outputs(
+        {"out": out, "k_out": new[0], "v_out": new[1]}, tied=dict(zip(("k_out", "v_out"), caches.values(), strict=True))
+    )
+    given = {name: normal(2, tokens, 64 + 64 * (name == "q"), seed=ord(name)) for name in "qkv"}
+    given |= {f"{name}_cache": type.stored(normal(18, 64)).reshape(2, 9, -1) for name, type in types.items()}
+    given["pos"] = np.array([0, 5], np.int32)
+    expected = interpret(m, given)
+    results = compiled(m).run(given)
+    np.testing.assert_allclose(results["out"], expected["out"], rtol=2e-5, atol=2e-5)
+    for name in ("k_out", "v_out"):
+        assert np.asarray(results[name]).tobytes() == expected[name].tobytes()
 
 
 def test_a_decode_loop_keeps_its_cache_on_the_gpu() -> None:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, Reverse, as_index, jvp, linear, unbroadcast, vjp, zeros_like
+from rlx_mlir.autodiff.registry import Forward, Reverse, as_index, jvp, unbroadcast, vjp, zeros_like
 from rlx_mlir.dialects import mir
+from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir.compositions.attention import score_gradients
 from rlx_mlir.hir.compositions.registry import wide
 from rlx_mlir.hir.values import Value
@@ -25,7 +26,13 @@ def attention(
     **attributes: Any,
 ) -> tuple[Value | None, ...]:
     """By q, k and v, and by what is added to scores; other masks and positions have none."""
-    found = m.attention_backward_all(q, k, v, at.dy, mask, pos=pos, **attributes)
+    if attributes.pop("k_scheme", None) or attributes.pop("v_scheme", None):
+        raise UnsupportedError("keys and values that are kept as blocks have no derivatives: train with floats")
+    kept = k.dtype, v.dtype
+    if k.dtype != v.dtype:
+        k, v = m.cast(k, q.dtype), m.cast(v, q.dtype)
+    dq, dk, dv = m.attention_backward_all(q, k, v, at.dy, mask, pos=pos, **attributes)
+    found = dq, m.cast(dk, kept[0]), m.cast(dv, kept[1])
     if mask is None or attributes.get("mask_kind") != "bias":
         return found
     by_scores = score_gradients(m, q, k, v, at.dy, mask, pos, **attributes).by_sum
@@ -103,12 +110,24 @@ def rope_forward(
 
 
 @vjp(mir.CacheUpdateOp)
-def cache_update(m: Builders, at: Reverse, cache: Value, new: Value, pos: Value) -> tuple[Value, Value]:
-    """Zeros where the cache was replaced; what replaced it."""
+def cache_update(
+    m: Builders, at: Reverse, cache: Value, new: Value, pos: Value, *, scheme: str | None = None
+) -> tuple[Value, Value]:
+    """Zeros where the cache was replaced; what replaced it. Blocks are bytes, which have no cotangents."""
+    assert scheme is None, "a result of floats"
     own = as_index(m, pos)
     rows = m.add(m.reshape(own, [-1, 1]), m.iota([m.sizes_of(new)[1]], 0, own.dtype))
     part = m.gather(at.dy, rows, 1, batch_dims=1)
     return m.cache_update(at.dy, zeros_like(m, new), pos), m.cast(part, new.dtype)
 
 
-linear(mir.CacheUpdateOp, by=(0, 1))
+@jvp(mir.CacheUpdateOp)
+def cache_update_forward(
+    m: Builders, at: Forward, cache: Value, new: Value, pos: Value, *, scheme: str | None = None
+) -> Value | None:
+    """The same update of the tangents; none of blocks, which are bytes."""
+    of_cache, of_new = at.tangents[:2]
+    if scheme is not None or (of_cache is None and of_new is None):
+        return None
+    cache, new = (zeros_like(m, x) if t is None else t for x, t in ((cache, of_cache), (new, of_new)))
+    return m.cache_update(cache, new, pos)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The CPU template for `mir.attention`: grouped queries, every mask kind, plain and cached form, f32, f16 and bf16.
+"""The CPU template for `mir.attention`: grouped queries, every mask kind, plain and cached form, f32, f16 and
+bf16; keys and values may be blocks of q8_0 or q4_0, and of different types.
 
 For query i of head h, at absolute position p = offset + i, where offset is `pos[b]` in the cached form and Sk - Sq
 otherwise, and for the keys j that exist (j < Sk, and in the cached form j < pos[b] + Sq):
@@ -11,9 +12,9 @@ over the visible keys alone: all (none, bias), j <= p (causal), p - window < j <
 contribute even where their memory holds NaN. An additive bias is arithmetic, not a mask: a bias of -inf gives weight 0
 (and zeros where all are -inf), but 0 * NaN stays NaN.
 
-Two schedules, both f32 throughout (narrower elements are widened when they are loaded) and with results that depend
-neither on how units are cut nor on other rows: prompts (`attention_prefill.py`), and few queries, each by itself
-(`attention_decode.py`): those without other ones (Sq = 1), and up to `FEW` of a sequence with a cache.
+Two schedules, both f32 throughout (narrower elements are widened, and blocks decoded, when they are loaded) and with
+results that depend neither on how units are cut nor on other rows: prompts (`attention_prefill.py`), and few queries,
+each by itself (`attention_decode.py`): those without other ones (Sq = 1), and up to `FEW` of a sequence with a cache.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ Config = tuple[AttentionSpec, type[Schedule]]
 
 
 def _configure(name: str, spec: AttentionSpec, target: Target) -> Config:
-    check_attention(spec)
+    check_attention(spec, blocks=True)
     queries = shape_of(spec.q)[spec.sequence_axis]
     has_cache = any(operand == "pos" for operand, _ in spec.operands)
     is_decode = queries == 1 or (has_cache and queries is not None and 0 < queries <= FEW)
@@ -86,7 +87,7 @@ def _configure(name: str, spec: AttentionSpec, target: Target) -> Config:
 
 def _configure_tiles(name: str, spec: AttentionSpec, target: Target) -> Config | None:
     _, kind = _configure(name, spec, target)
-    return (spec, TilePrefill) if kind is Prefill and target.tiles("bf16") else None
+    return (spec, TilePrefill) if kind is Prefill and spec.one_storage and target.tiles("bf16") else None
 
 
 def _emit(name: str, config: Config, target: Target) -> str:

@@ -28,7 +28,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, vec, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, vec, with_element
 from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
 
 from .attention_base import EXP2, Heads
@@ -82,7 +82,7 @@ class TilePrefill(Prefill):
         self.steps = -(-self.size // STEP)
         self.rows = self.steps * STEP
         wide = self.element == "f32"
-        self.cuts = PARTS[self.element], PARTS[self.stored]
+        self.cuts = PARTS[self.element], PARTS[element_of(spec.k)]
         self.weight_parts = 3 if wide else 2
         left_out = 2 if wide else 1
         self.score_products = products(*self.cuts, left_out)

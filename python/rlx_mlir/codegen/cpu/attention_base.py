@@ -13,9 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
-from rlx_mlir.codegen.specs.attention import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, score_unit
+from rlx_mlir.codegen.specs.attention import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, head_width, score_unit
+from rlx_mlir.formats import get_format
+from rlx_mlir.formats.descriptions import RUN
 
 from .exponentials import larger
+from .kept_blocks import decoded_block
 from .kernel import Scratch
 from .target import Target, rounded
 
@@ -35,13 +38,17 @@ EXP2 = (
 
 @dataclass(frozen=True)
 class Heads:
-    """q, k, v or the result as one flat buffer: element (b, h, s, d) stands at base(b, h) + s * stride + d."""
+    """q, k, v or the result as one flat buffer: element (b, h, s, d) stands at base(b, h) + s * stride + d.
+
+    Where keys or values are blocks, of format `scheme`, elements of the buffer are bytes, `size` of them a head.
+    """
 
     flat: Value
     heads: int
     size: int
     length: Index
     stride: int
+    scheme: str | None = None
 
     def base(self, b: Index, h: Index) -> Index:
         if self.stride == self.size and self.heads > 1:  # bhsd
@@ -72,7 +79,6 @@ class Schedule:
         self.type = target.vector("f32")
         self.size = spec.head_dim
         self.element = element_of(spec.q)
-        self.stored = element_of(spec.k)
         scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
         self.score_unit = score_unit(spec)
         self.query_factor = scale * (self.score_unit if spec.softcap is None else 1.0 / spec.softcap)
@@ -100,12 +106,14 @@ class Schedule:
         """Makes the flat views; to be called once, at the head of the body. The first result is the attention's."""
         em, spec = self.em, self.spec
 
-        def heads(buffer: Value, count: int) -> Heads:
-            stride = self.size if spec.layout == "bhsd" else count * self.size
-            return Heads(self.flat(buffer), count, self.size, em.dim(buffer, spec.sequence_axis), stride)
+        def heads(buffer: Value, count: int, scheme: str | None = None) -> Heads:
+            size = head_width(spec, scheme)
+            stride = size if spec.layout == "bhsd" else count * size
+            return Heads(self.flat(buffer), count, size, em.dim(buffer, spec.sequence_axis), stride, scheme)
 
         self.q, self.out = heads(buffers["q"], spec.num_heads), heads(results[0], spec.num_heads)
-        self.k, self.v = heads(buffers["k"], spec.kv_heads), heads(buffers["v"], spec.kv_heads)
+        self.k = heads(buffers["k"], spec.kv_heads, spec.k_scheme)
+        self.v = heads(buffers["v"], spec.kv_heads, spec.v_scheme)
         self.pos = buffers.get("pos")
         self.mask: Value | None = None
         if spec.mask is not None:
@@ -151,6 +159,16 @@ class Schedule:
         if whole < self.size:
             with em.loop(whole, self.size, hint="d") as d:
                 em.store(moved(em.load(source, [at + d.iv])), target, [to + d.iv])
+
+    def copy_row(self, x: Heads, at: Index, target: Value, to: Index) -> None:
+        """A head's elements of a key or value that begins at `at`, as f32, to `target[to]`."""
+        if x.scheme is None:
+            self.copy_wide(x.flat, at, target, to)
+            return
+        nbytes = get_format(x.scheme).nbytes
+        for block in range(self.size // RUN):
+            for i, vector in enumerate(decoded_block(self.em, self.target, x.scheme, x.flat, at + block * nbytes)):
+                self.em.vstore(vector, target, [to + (block * RUN + i * self.lanes)])
 
     # Keys -----------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ neither on which thread does a part, nor on the size of the cache.
 Parts follow each other by chunks, so that one KV head after the other takes its piece of the rows, and each prefetches
 the next one's. As many units as there may be parts share out those that have keys, by the number of keys. Keys and
 values of f16 or bf16 are widened into scratch a block at a time where several heads share them, and in registers where
-not.
+not; blocks of q8_0 and q4_0 are decoded into scratch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of, vec
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
 
 from .attention_base import Heads, KeyRange, Schedule
@@ -65,10 +65,6 @@ class Decode(Schedule):
         super().__init__(em, spec, target)
         self.queries = shape_of(spec.q)[spec.sequence_axis] or 1
         self.padded = -(-self.size // self.lanes) * self.lanes
-        self.bytes = self.size * ELEMENT_BITS[self.stored] // 8
-        # Rows that are prefetched before they are needed: about 4 KB, in whole blocks of keys.
-        self.ahead = max(1, 4096 // self.bytes // self.lanes) * self.lanes
-        self.staged = self.stored != "f32" and spec.group > 1
         # Values that all heads of a group read before the next ones.
         self.block = 32 if self.size <= 64 else 16
         # Vectors of a row that are summed at a time.
@@ -80,7 +76,7 @@ class Decode(Schedule):
         super().bind(buffers, results)
         self.take_shared(buffers["q"], buffers["k"], Scratch(self.em, results[-1]))
 
-    def rows(self, q: Value) -> Index:
+    def count(self, q: Value) -> Index:
         """Queries of the whole batch."""
         return self.batch(q) * self.queries
 
@@ -92,7 +88,7 @@ class Decode(Schedule):
 
     def units(self, q: Value, k: Value) -> Index:
         """As many as there may be parts; `body` shares those out that have keys."""
-        return self.rows(q) * (self.spec.kv_heads * self.chunks(k))
+        return self.count(q) * (self.spec.kv_heads * self.chunks(k))
 
     def chunks(self, k: Value) -> Index:
         """How many chunks of keys there may be, one at least."""
@@ -101,7 +97,7 @@ class Decode(Schedule):
 
     def heads(self, q: Value) -> Index:
         """Heads of all queries: the units of `combine`."""
-        return self.rows(q) * self.spec.num_heads
+        return self.count(q) * self.spec.num_heads
 
     def take_scratch(self, k: Value, parts: Scratch) -> None:
         """Multiplied queries and scores of the heads that share a KV head; keys or values that were widened."""
@@ -109,14 +105,29 @@ class Decode(Schedule):
         self.query = parts.take([group * self.padded], "f32")
         self.scores = parts.take([group * CHUNK], "f32")
         rows = max(self.lanes, self.block)
-        self.widened = parts.take([rows * self.padded], "f32") if self.staged else None
+        staged = any(
+            self.staged(*kept) for kept in ((self.spec.k, self.spec.k_scheme), (self.spec.v, self.spec.v_scheme))
+        )
+        self.widened = parts.take([rows * self.padded], "f32") if staged else None
+
+    def staged(self, type: str, scheme: str | None) -> bool:
+        """Whether keys or values, in a buffer of that type, are widened into scratch before they are used."""
+        return scheme is not None or (element_of(type) != "f32" and self.spec.group > 1)
+
+    def ahead(self, x: Heads) -> int:
+        """Rows that are prefetched before they are needed: about 4 KB, in whole blocks of keys."""
+        return max(1, 4096 // self.bytes(x) // self.lanes) * self.lanes
+
+    def bytes(self, x: Heads) -> int:
+        """Bytes of one head of a row."""
+        return x.size * ELEMENT_BITS[element_of(x.flat.type)] // 8
 
     def take_shared(self, q: Value, k: Value, parts: Scratch) -> None:
         """A record of each part: padded rows of weighted sums for its heads, then their maxima, then their sums."""
         group = self.spec.group
         self.record = group * self.padded + -(-2 * group // RECORD) * RECORD
         self.slots = self.chunks(k)
-        count = self.rows(q) * self.spec.kv_heads * self.slots
+        count = self.count(q) * self.spec.kv_heads * self.slots
         self.records = parts.take([count * self.record], "f32")
 
     def take_row(self, parts: Scratch) -> None:
@@ -261,12 +272,21 @@ class Decode(Schedule):
         for (x, base), first, there in ((own, ahead, behind ^ True), (then, ahead - end, behind)):
             with em.if_(there), em.loop(0, rows, hint="row") as row:
                 start = base + (first + row.iv) * x.stride
-                for at in range(0, self.bytes, LINE):
-                    em.prefetch(x.flat, [start + at * 8 // ELEMENT_BITS[self.stored]])
+                for at in range(0, self.bytes(x), LINE):
+                    em.prefetch(x.flat, [start + at * x.size // self.bytes(x)])
 
     def rows_from(self, x: Heads, b: Index, kv_head: Index, row: Index) -> tuple[Heads, Index]:
         """A head, and where a row of its starts."""
         return x, x.base(b, kv_head) + row * x.stride
+
+    def rows(self, x: Heads, base: Index, low: Index, high: Index) -> tuple[Value, Index, int]:
+        """Where rows low .. high - 1 of a head are floats: a buffer, where the first one starts, and how far they are
+        apart."""
+        if not self.staged(x.flat.type, x.scheme):
+            return x.flat, base + low * x.stride, x.stride
+        self.stage(x, base, low, high)
+        assert self.widened is not None
+        return self.widened, 0, self.padded
 
     def stage(self, x: Heads, base: Index, low: Index, high: Index) -> None:
         """Rows low .. high - 1 of a head, as f32, into scratch; what pads a row is zero."""
@@ -275,8 +295,11 @@ class Decode(Schedule):
         with em.loop(low, high, hint="row") as row:
             source = base + row.iv * x.stride
             target = (row.iv - low) * self.padded
-            for at, used in self.columns():
-                em.vstore(self.load(x.flat, source + at, used), self.widened, [target + at])
+            if x.scheme is not None:
+                self.copy_row(x, source, self.widened, target)
+            else:
+                for at, used in self.columns():
+                    em.vstore(self.load(x.flat, source + at, used), self.widened, [target + at])
 
     # Scores ---------------------------------------------------------------------------------------
 
@@ -290,12 +313,8 @@ class Decode(Schedule):
             left = em.imin(high - block.iv, self.lanes)
             valid = em.mask(left, self.lanes)
             last = left - 1
-            self.prefetch(own, then, block.iv - low + self.ahead, self.lanes, blocks)
-            start: Index
-            source, start, stride = self.k.flat, base + block.iv * self.k.stride, self.k.stride
-            if self.widened is not None:
-                self.stage(self.k, base, block.iv, block.iv + left)
-                source, start, stride = self.widened, 0, self.padded
+            self.prefetch(own, then, block.iv - low + self.ahead(self.k), self.lanes, blocks)
+            source, start, stride = self.rows(self.k, base, block.iv, block.iv + left)
             # Where fewer keys are left, the last one is repeated.
             rows = [start + em.imin(u, last) * stride for u in range(self.lanes)]
             with em.loop(0, group, hint="head") as head:
@@ -373,12 +392,8 @@ class Decode(Schedule):
         blocks = em.iceildiv(high - low, self.block) * self.block
         with em.loop(low, high, self.block, hint="key") as block:
             stop = em.imin(block.iv + self.block, high)
-            self.prefetch(own, then, block.iv - low + self.ahead, self.block, blocks)
-            start: Index
-            source, start, stride = self.v.flat, base + block.iv * self.v.stride, self.v.stride
-            if self.widened is not None:
-                self.stage(self.v, base, block.iv, stop)
-                source, start, stride = self.widened, 0, self.padded
+            self.prefetch(own, then, block.iv - low + self.ahead(self.v), self.block, blocks)
+            source, start, stride = self.rows(self.v, base, block.iv, stop)
             count = stop - block.iv
             with em.loop(0, group, hint="head") as head:
                 weights = head.iv * CHUNK + (block.iv - low)

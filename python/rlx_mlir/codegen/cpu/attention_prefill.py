@@ -119,7 +119,7 @@ class Prefill(Schedule):
         with em.loop(low, high, hint="key") as key:
             to = (key.iv - low) * self.pitch
             for x, base, target in zip((self.k, self.v), bases, self.tiles, strict=True):
-                self.copy_wide(x.flat, base + key.iv * x.stride, target, to)
+                self.copy_row(x, base + key.iv * x.stride, target, to)
 
     def attend_all(self, block: Callable[[Index], Block], slots: Index, low: Index, high: Index) -> None:
         """Adds keys low .. high - 1, which were copied, to the results of the blocks of a unit that see them."""

@@ -20,7 +20,17 @@ from rlx_mlir.codegen.specs.products import Sizes, known_product
 from rlx_mlir.codegen.structures import flatten, mapped, pairwise
 from rlx_mlir.tuning.cpu import SHARED
 
-from .kernel import Accumulators, Product, RowReader, Scratch, add_products, row_blocks, row_count, row_tiles, write_kernel
+from .kernel import (
+    Accumulators,
+    Product,
+    RowReader,
+    Scratch,
+    add_products,
+    row_blocks,
+    row_count,
+    row_tiles,
+    write_kernel,
+)
 from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
 from .registry import Candidates, Generator
 from .target import Target

@@ -42,6 +42,7 @@ MODULES = (
     "gemm_bytes",
     "rows",
     "attention",
+    "kept_blocks",
     "recurrence",
     "conv",
     "conv2d",

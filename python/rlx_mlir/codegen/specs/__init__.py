@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What kernels compute, without how: the descriptions that generators of every target read."""
 
-from rlx_mlir.codegen.specs.attention import AttentionSpec
+from rlx_mlir.codegen.specs.attention import AttentionSpec, CacheSpec
 from rlx_mlir.codegen.specs.products import ProductSpec, QuantizeSpec
 from rlx_mlir.codegen.specs.sequence import ConvSpec, RecurrenceSpec
 from rlx_mlir.codegen.specs.tensors import (
@@ -28,6 +28,7 @@ __all__ = [
     "AttentionSpec",
     "BroadcastSpec",
     "BroadcastStep",
+    "CacheSpec",
     "CallSpec",
     "Conv2dSpec",
     "ConvSpec",

@@ -8,12 +8,23 @@ from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import element_of, shape_of
+from rlx_mlir.formats import get_format
 
-__all__ = ["LAYOUTS", "LOG2_E", "NEGATIVE_INFINITY", "AttentionSpec", "check_attention", "score_unit"]
+__all__ = [
+    "LAYOUTS",
+    "LOG2_E",
+    "NEGATIVE_INFINITY",
+    "AttentionSpec",
+    "CacheSpec",
+    "check_attention",
+    "head_width",
+    "score_unit",
+]
 
 LAYOUTS = ("packed", "bshd", "bhsd")
 MASK_KINDS = ("none", "causal", "sliding_window", "custom", "bias")
 ELEMENTS = ("f32", "f16", "bf16")
+KEPT = ("q8_0", "q4_0")
 
 NEGATIVE_INFINITY = float("-inf")
 LOG2_E = math.log2(math.e)
@@ -25,7 +36,8 @@ class AttentionSpec:
 
     q and result are [B, Sq, H*D] or [Sq, H*D] (packed), [B, Sq, H, D] (bshd) or [B, H, Sq, D] (bhsd); k and v the same
     with Sk and num_kv_heads. mask is [B or 1, H or 1, Sq or 1, Sk], or [B or 1, Sk] (custom only), pos is [B] i32.
-    B, Sq and Sk may be `?`. Elements are f32, f16 or bf16; k and v may be of f16 or bf16 beside a q of f32.
+    B, Sq and Sk may be `?`. Elements are f32, f16 or bf16; k and v may be of f16 or bf16 beside a q of f32, or bytes of
+    blocks, whose formats `k_scheme` and `v_scheme` name: [B, Sk, bytes], i8.
     """
 
     q: str
@@ -42,6 +54,8 @@ class AttentionSpec:
     scale: float | None = None
     softcap: float | None = None
     layout: str = "packed"
+    k_scheme: str | None = None
+    v_scheme: str | None = None
 
     @property
     def kv_heads(self) -> int:
@@ -51,6 +65,11 @@ class AttentionSpec:
     def group(self) -> int:
         """Query heads per KV head."""
         return self.num_heads // self.kv_heads
+
+    @property
+    def one_storage(self) -> bool:
+        """Whether keys and values are elements of one type."""
+        return self.k_scheme is self.v_scheme is None and element_of(self.k) == element_of(self.v)
 
     @property
     def sequence_axis(self) -> int:
@@ -64,16 +83,41 @@ class AttentionSpec:
         return [(name, type) for name, type in named if type is not None]
 
 
+@dataclass(frozen=True)
+class CacheSpec:
+    """One `mir.cache_update` in blocks after outlining; its result has the memory of its first operand.
+
+    Attributes:
+        cache: type of the buffer of the cache and of the result, [B, P, bytes] of i8.
+        new: that of the rows that are written, [B, S, E] of f32.
+        pos: that of the places of the first ones, [B] of i32.
+        scheme: format of the blocks.
+        order: the kernel's operands for cache, new and pos.
+    """
+
+    cache: str
+    new: str
+    pos: str
+    scheme: str
+    order: tuple[int, ...]
+
+
 def score_unit(spec: AttentionSpec) -> float:
     """What scores are multiplied by where they are kept: log2(e), or 1 where a bias is added to them."""
     return 1.0 if spec.mask_kind == "bias" else LOG2_E
 
 
-def check_attention(spec: AttentionSpec, *, conditions: bool = False) -> None:
+def head_width(spec: AttentionSpec, scheme: str | None) -> int:
+    """Elements of the buffer that hold a head of keys or values: bytes, where it has a scheme."""
+    return spec.head_dim if scheme is None else get_format(scheme).row_bytes(spec.head_dim)
+
+
+def check_attention(spec: AttentionSpec, *, conditions: bool = False, blocks: bool = False) -> None:
     """Raises UnsupportedByTemplate where the spec contradicts itself, or no template covers its types.
 
     Args:
         conditions: whether masks may be of i1, too.
+        blocks: whether keys and values may be blocks, and of different types.
     """
 
     def need(condition: bool, rule: str, got: object) -> None:
@@ -82,23 +126,30 @@ def check_attention(spec: AttentionSpec, *, conditions: bool = False) -> None:
 
     need(spec.layout in LAYOUTS, f"layout in {LAYOUTS}", spec.layout)
     need(spec.mask_kind in MASK_KINDS, f"mask_kind in {MASK_KINDS}", spec.mask_kind)
-    element, stored = element_of(spec.q), element_of(spec.k)
-    for type in (spec.q, spec.k, spec.v, spec.result):
-        need(element_of(type) in ELEMENTS and "," not in type, f"identity-layout buffers of {ELEMENTS}", type)
-    need(element_of(spec.result) == element, f"a result of {element}, as q is", spec.result)
-    need(element_of(spec.v) == stored, f"v of {stored}, as k is", spec.v)
-    need(stored == element or element == "f32", f"k of {element}, as q is, or q of f32", spec.k)
+    element = element_of(spec.q)
     heads, kv_heads, size = spec.num_heads, spec.kv_heads, spec.head_dim
     need(heads >= 1 and kv_heads >= 1 and size >= 1, "at least one head of size 1", (heads, kv_heads, size))
+    need(blocks or spec.one_storage, "k and v of one element type", (spec.k, spec.v))
+    kept = ((spec.k, spec.k_scheme), (spec.v, spec.v_scheme))
+    for type, scheme in ((spec.q, None), (spec.result, None), *kept):
+        known = ELEMENTS if scheme is None else ("i8",)
+        need(element_of(type) in known and "," not in type, f"identity-layout buffers of {known}", type)
+    need(element_of(spec.result) == element, f"a result of {element}, as q is", spec.result)
+    for type, scheme in kept:
+        need(element == "f32" or element_of(type) == element, f"k and v of {element}, as q is, or q of f32", type)
+        if scheme is not None:
+            need(scheme in KEPT and size % get_format(scheme).block == 0, f"heads of whole blocks of {KEPT}", scheme)
+            need(spec.layout == "packed", "layout packed with blocks", spec.layout)
     need(heads % kv_heads == 0, "num_heads to be a multiple of num_kv_heads", (heads, kv_heads))
     ranks = (2, 3) if spec.layout == "packed" else (4,)
-    for type, count in ((spec.q, heads), (spec.result, heads), (spec.k, kv_heads), (spec.v, kv_heads)):
+    widths = [(type, kv_heads, head_width(spec, scheme)) for type, scheme in kept]
+    for type, count, width in ((spec.q, heads, size), (spec.result, heads, size), *widths):
         shape = shape_of(type)
         need(len(shape) in ranks and len(shape) == len(shape_of(spec.q)), f"rank {ranks} throughout", type)
         tail = {"packed": shape[-1:], "bshd": shape[-2:], "bhsd": (shape[-3], shape[-1]) if len(shape) > 2 else ()}
         need(
-            tail[spec.layout] == ((count * size,) if spec.layout == "packed" else (count, size)),
-            f"{count} heads of size {size} in the static dimensions",
+            tail[spec.layout] == ((count * width,) if spec.layout == "packed" else (count, width)),
+            f"{count} heads of size {width} in the static dimensions",
             type,
         )
     need((spec.mask is None) == (spec.mask_kind not in ("custom", "bias")), "a mask for custom and bias", spec.mask)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Caches of keys and values: what ``kv_dtype`` says, and which arrays and arguments follow from it. Needs no MLIR.
+
+``kv_dtype`` is one type for keys and values, ``f16``, or one for each, ``q8_0/q4_0``: that of keys first. A row of a
+cache is a token's keys or values, those of all heads side by side: elements, or blocks of 32 of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..dtypes import DTYPES
+from ..errors import InputError
+from ..formats import decode, encode, get_format
+
+FLOATS = ("f32", "f16", "bf16")
+BLOCKS = ("q8_0", "q4_0")
+KV_DTYPES = FLOATS + BLOCKS
+"""Types that cached keys and values may have."""
+
+
+class Cached(Protocol):
+    """What caches depend on; `ModelConfig` has it."""
+
+    @property
+    def kv_dtype(self) -> str:
+        """Of keys and values."""
+
+    @property
+    def layers(self) -> int:
+        """How many pairs of caches there are."""
+
+    @property
+    def kv_width(self) -> int:
+        """Elements of a row."""
+
+
+@dataclass(frozen=True)
+class CacheType:
+    """What rows of a cache are.
+
+    Attributes:
+        kind: one of `KV_DTYPES`.
+        elements: of a row.
+    """
+
+    kind: str
+    elements: int
+
+    @property
+    def scheme(self) -> str | None:
+        """The format of its blocks; None where rows are floats."""
+        return self.kind if self.kind in BLOCKS else None
+
+    @property
+    def element(self) -> str:
+        """The element type of the array, MLIR's word: i8 for blocks."""
+        return "i8" if self.scheme else self.kind
+
+    @property
+    def dtype(self) -> np.dtype:
+        """That of the array."""
+        return DTYPES[self.element]
+
+    @property
+    def width(self) -> int:
+        """The last dimension of the array: [B, context, width]."""
+        return get_format(self.kind).row_bytes(self.elements) if self.scheme else self.elements
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a row."""
+        return self.width * self.dtype.itemsize
+
+    @property
+    def largest(self) -> float | None:
+        """The largest number that it holds; None where that is about as large as those of f32."""
+        return {"f16": 65504.0, "q8_0": 127 * 65504.0, "q4_0": 8 * 65504.0}.get(self.kind)
+
+    def stored(self, numbers: np.ndarray) -> np.ndarray:
+        """f32 [n, elements] as rows [n, width] of such a cache; InputError for what blocks can't hold."""
+        if self.scheme is None:
+            return numbers.astype(self.dtype)
+        return encode(self.kind, numbers).view(np.int8)
+
+    def numbers(self, rows: np.ndarray) -> np.ndarray:
+        """Rows [n, width] of such a cache as f32 [n, elements]."""
+        if self.scheme is None:
+            return rows.astype(np.float32)
+        return decode(self.kind, np.ascontiguousarray(rows).view(np.uint8), self.elements)
+
+
+def kinds(kv_dtype: str) -> tuple[str, str]:
+    """The types of keys and of values, of `KV_DTYPES`; InputError for any other text."""
+    found = kv_dtype.split("/") if isinstance(kv_dtype, str) else []
+    pair = found * 2 if len(found) == 1 else found
+    if len(pair) != 2 or not set(pair) <= set(KV_DTYPES):
+        raise InputError(
+            f"'kv_dtype' must be one of {', '.join(KV_DTYPES)}, or two of them, of keys and of values, such as "
+            f"q8_0/q4_0, but is {kv_dtype!r}"
+        )
+    return pair[0], pair[1]
+
+
+def check_kv_dtype(kv_dtype: str, head_dim: int) -> None:
+    """Raises InputError for a text that says no types, or blocks that heads aren't made of."""
+    for kind in kinds(kv_dtype):
+        if kind in BLOCKS and head_dim % get_format(kind).block:
+            raise InputError(
+                f"'kv_dtype' {kind} has blocks of {get_format(kind).block} elements, of which a head must be a "
+                f"multiple, but the model's heads have {head_dim}; {', '.join(FLOATS)} hold heads of any size"
+            )
+
+
+def cache_types(config: Cached) -> dict[str, CacheType]:
+    """What each cache input is, by name: ``k_0``, ``v_0``, ``k_1``, …; updated caches have these names, too."""
+    own = {name: CacheType(kind, config.kv_width) for name, kind in zip("kv", kinds(config.kv_dtype), strict=True)}
+    return {f"{name}_{layer}": type for layer in range(config.layers) for name, type in own.items()}
+
+
+def schemes(config: Cached) -> dict[str, Any]:
+    """The arguments of `GraphModule.attention` and `llama_decoder_block` that say what caches hold."""
+    return {f"{name}_scheme": kind for name, kind in zip("kv", kinds(config.kv_dtype), strict=True) if kind in BLOCKS}
+
+
+def bytes_per_token(config: Cached) -> int:
+    """Bytes of all caches for one position of one sequence."""
+    return sum(type.nbytes for type in cache_types(config).values())
+
+
+__all__ = [
+    "BLOCKS",
+    "FLOATS",
+    "KV_DTYPES",
+    "CacheType",
+    "bytes_per_token",
+    "cache_types",
+    "check_kv_dtype",
+    "kinds",
+    "schemes",
+]
