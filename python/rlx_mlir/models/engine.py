@@ -113,8 +113,8 @@ class Engine:
     equal ones the earlier first. All methods may be called by several threads; steps are made one after another.
 
     A sequence that fails (a callback or a logits processor raises, logits aren't finite, memory runs out) ends with the
-    reason ``error`` and what was raised in `Request.error`; the others go on. An interrupt (Ctrl-C) comes through between two steps, and
-    nothing is lost by it.
+    reason ``error`` and what was raised in `Request.error`; the others go on. An interrupt (Ctrl-C) comes through
+    between two steps, and nothing is lost by it.
 
     Attributes:
         model: whose code and weights it uses.
