@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""ONNX's own cases of single nodes, run here: what each gives, or why it is refused.
+
+    python test/python/harness/onnx_cases.py [WORD…]     cases whose names have a word, and what became of them
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.errors import OnnxUnsupportedError, RlxError
+from rlx_mlir.frontends.onnx import from_onnx
+
+#: The largest difference that the specification's runner allows beyond a case's own tolerance.
+HALF = {np.dtype(np.float16): 1e-3}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case.
+
+    Attributes:
+        name: of the case.
+        word: passed, refused, or wrong.
+        reason: why it was refused, or what is wrong.
+        fixed: inputs that decide about sizes, whose elements were given while the model was read.
+        seconds: that reading, compiling and running took.
+    """
+
+    name: str
+    word: str
+    reason: str = ""
+    fixed: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def cases() -> list[Any]:
+    """All cases of single nodes, sorted by name; without those that need what isn't installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.loader import load_model_tests
+
+        return sorted(load_model_tests(kind="node"), key=lambda case: str(case.name))
+
+
+def run(case: Any, *, interpreted: bool = False) -> Outcome:
+    """Reads, compiles and runs a case, and compares with what ONNX says."""
+    start = time.perf_counter()
+    fixed: dict[str, np.ndarray] = {}
+    try:
+        try:
+            outcome = _run(case, fixed, interpreted)
+        except OnnxUnsupportedError as error:
+            if not error.inputs:
+                raise
+            fixed = {name: _input(case, name) for name in error.inputs}
+            outcome = _run(case, fixed, interpreted)
+    except RlxError as error:
+        outcome = ("refused", str(error)) if isinstance(error, OnnxUnsupportedError) else ("wrong", f"{type(error).__name__}: {error}")
+    except Exception as error:
+        outcome = "wrong", f"{type(error).__name__}: {error}"
+    return Outcome(case.name, *outcome, tuple(fixed), time.perf_counter() - start)
+
+
+def _input(case: Any, name: str) -> np.ndarray:
+    names = [info.name for info in case.model.graph.input]
+    return np.asarray(case.data_sets[0][0][names.index(name)])
+
+
+def _run(case: Any, fixed: dict[str, np.ndarray], interpreted: bool) -> tuple[str, str]:
+    model = from_onnx(case.model, fixed=fixed)
+    call = model.interpret if interpreted else model.compile(cache=False, threads=1).run
+    names = [info.name for info in case.model.graph.input]
+    for given, wanted in case.data_sets:
+        arrays = {name: np.asarray(array) for name, array in zip(names, given, strict=True) if name not in fixed}
+        found = call(arrays)
+        for info, expected in zip(case.model.graph.output, wanted, strict=True):
+            wrong = difference(np.asarray(found[info.name]), np.asarray(expected), case.rtol, case.atol)
+            if wrong:
+                return "wrong", f"'{info.name}' {wrong}"
+    return "passed", ""
+
+
+def difference(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str:
+    """What is wrong with a result; empty where it is within the tolerance."""
+    if found.shape != expected.shape:
+        return f"has shape {found.shape}, expected is {expected.shape}"
+    if found.dtype != expected.dtype:
+        return f"is of {found.dtype}, expected is {expected.dtype}"
+    if expected.dtype.kind in "iub":
+        wide, other = found.astype(np.int64), expected.astype(np.int64)
+    else:
+        wide, other = found.astype(np.float64), expected.astype(np.float64)
+    atol = max(atol, HALF.get(expected.dtype, 0.0)) if expected.dtype.itemsize > 2 else atol
+    near = np.isclose(wide, other, rtol=rtol, atol=atol, equal_nan=True)
+    if near.all():
+        return ""
+    place = tuple(int(i) for i in np.argwhere(~near)[0])
+    return f"differs in {int((~near).sum())} of {near.size} elements, first at {place}: {found[place]}, expected {expected[place]}"
+
+
+def outcomes(chosen: Iterable[Any], *, interpreted: bool = False) -> Iterator[Outcome]:
+    """What becomes of cases, one after the other."""
+    for case in chosen:
+        yield run(case, interpreted=interpreted)
+
+
+def main(words: list[str]) -> None:
+    """Prints what isn't passed, and how many of each."""
+    interpreted = "--interpret" in words
+    words = [word for word in words if not word.startswith("--")]
+    chosen = [case for case in cases() if not words or any(word in case.name for word in words)]
+    counts: Counter[str] = Counter()
+    for outcome in outcomes(chosen, interpreted=interpreted):
+        word = outcome.word + (" with fixed inputs" if outcome.fixed and outcome.word == "passed" else "")
+        counts[word] += 1
+        if outcome.word != "passed":
+            print(f"{outcome.word}: {outcome.name} ({outcome.seconds:.2f} s): {outcome.reason[:700]}", flush=True)
+    print(dict(counts))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
