@@ -31,6 +31,7 @@ class Call:
 
     Attributes:
         importer: builds the graph.
+        node: its message.
         op: the operator's name.
         domain: its domain.
         version: of the domain's operators.
@@ -41,6 +42,7 @@ class Call:
     """
 
     importer: Importer
+    node: Any
     op: str
     domain: str
     version: int
@@ -261,20 +263,25 @@ class Call:
             self.importer.carry(size)
         return self.m.iota(plain(sizes), axis, dtype)
 
-    def padded(self, value: Value, pads: Sequence[tuple[int, int]], fill: object) -> Value:
-        """A value with so many elements before and after those of each dimension; negative numbers take away."""
+    def padded(self, value: Value, pads: Sequence[tuple[int, int]], fill: Value | object) -> Value:
+        """A value with so many elements before and after those of each dimension; negative numbers take away.
+
+        Args:
+            fill: the number that they are, or a value without dimensions.
+        """
         for axis, (before, after) in enumerate(pads):
             if before < 0 or after < 0:
-                start, stop = max(-before, 0), -after if after < 0 else None
-                value = self.m.slice(value, axis, start, stop)
-            parts = [value]
-            for number, place in ((before, 0), (after, len(parts))):
-                if number > 0:
-                    shape = list(Tensor.running(value).shape)
-                    shape[axis] = Size.of(number)
-                    parts.insert(0 if place == 0 else len(parts), self.filled(fill, shape, value.dtype))
-            value = self.m.concat(parts, axis) if len(parts) > 1 else value
+                value = self.m.slice(value, axis, max(-before, 0), -after if after < 0 else None)
+            around = [self._block(value, axis, number, fill) for number in (before, after) if number > 0]
+            if around:
+                value = self.m.concat([*around[: before > 0], value, *around[before > 0 :]], axis)
         return value
+
+    def _block(self, like: Value, axis: int, number: int, fill: Value | object) -> Value:
+        """A value like another one, but with so many elements along an axis, all of one number."""
+        shape = list(Tensor.running(like).shape)
+        shape[axis] = Size.of(number)
+        return self.expanded(fill, shape) if isinstance(fill, Value) else self.filled(fill, shape, like.dtype)
 
     def along_axis(self, value: Value, axis: int, start: int | None, stop: int | None, step: int = 1) -> Value:
         """Elements along one dimension as Python's slices take them; the value itself where those are all."""

@@ -196,8 +196,9 @@ class Importer:
         for axis, size in enumerate(shape):
             if isinstance(size, str):
                 self._dims.setdefault(size, (value, axis))
-        self._roots[id(value._handle)] = (value, frozenset([info.name]))
-        return Tensor.running(value)
+        tensor = Tensor.running(value)
+        self._roots[id(value)] = (value, frozenset([info.name]))
+        return tensor
 
     def _fixed(self, name: str, dtype: np.dtype | None, own: Any) -> Tensor:
         """An input that is known, where it fits what the file declares."""
@@ -287,16 +288,16 @@ class Importer:
             self._check_operator(node, domain, version, handler)
             raise Abandoned
         attributes = self._attributes(node, name, scope)
-        call = Call(self, node.op_type, domain, version, name, attributes, inputs, list(node.output))
+        call = Call(self, node, node.op_type, domain, version, name, attributes, inputs, list(node.output))
         what = f"node {shortened(name)} ({node.op_type})"
         with foreign_errors(what, OnnxError, but=(Refused, Abandoned)):
             folded = self._folded(call) if handler is not None else None
             if folded is not None:
                 return folded
             with self.graph.scope(_scope(name, node)):
-                if handler is None:
-                    return self._function(node, call, scope)
                 self._scope = scope
+                if handler is None:
+                    return self.body(call)
                 found = handler(call)
                 listed = [found] if isinstance(found, Tensor | Several) else list(found)
                 return self._rooted(listed, inputs)
@@ -368,15 +369,15 @@ class Importer:
 
     # -- functions ---------------------------------------------------------------------------------------------------
 
-    def _function(self, node: Any, call: Call, scope: Scope) -> Sequence[Thing | None]:
+    def body(self, call: Call) -> Sequence[Thing | None]:
         """The results of a node that is a function: of the model, or one of ONNX's that has a body."""
-        own = self.functions.get((call.domain, node.op_type))
-        body = own if own is not None else self._schema(node, call.domain, call.version, call)
+        own = self.functions.get((call.domain, call.op))
+        body = own if own is not None else self._schema(call.node, call.domain, call.version, call)
         if body is None:
             raise Refused(_UNKNOWN)
         if self._nested >= MOST_NESTED:
             raise OnnxError(f"functions are nested more than {MOST_NESTED} deep at node {shortened(call.name)}")
-        given = dict(call.attributes)
+        given, around = dict(call.attributes), self._scope
         for default in body.attribute_proto:
             given.setdefault(default.name, self._attributes(_Holder([default]), call.name, Scope({}))[default.name])
         versions = {canonical(each.domain): int(each.version) for each in body.opset_import}
@@ -389,6 +390,7 @@ class Importer:
             self._body(body, inner)
         finally:
             self._nested -= 1
+            self._scope = around
         if len(self.refusals) > before:
             reasons = {f"{each.op}: {each.reason}" for each in self.refusals[before:]}
             inputs = frozenset[str]().union(*(each.inputs for each in self.refusals[before:]))
@@ -427,7 +429,7 @@ class Importer:
         types = [_type_of(onnx, thing) for thing in call.inputs]
         content = schema.get_context_dependent_function_with_opset_version(
             max(each for each in schema.context_dependent_function_opset_versions if each <= version),
-            node.SerializeToString(),
+            _resolved(onnx, call).SerializeToString(),
             [each.SerializeToString() for each in types],
         )
         body = onnx.FunctionProto()
@@ -627,6 +629,19 @@ def _type_of(onnx: Any, thing: Thing | None) -> Any:
     number = next((number for number, dtype in NUMPY.items() if dtype == thing.dtype), 0)
     sizes = [size.constant if size.constant is not None else str(size) for size in thing.shape]
     return onnx.helper.make_tensor_type_proto(number, sizes)
+
+
+def _resolved(onnx: Any, call: Call) -> Any:
+    """A node with the attributes that the function around it passes on."""
+    node = onnx.NodeProto()
+    node.CopyFrom(call.node)
+    del node.attribute[:]
+    for own in call.node.attribute:
+        if not own.ref_attr_name:
+            node.attribute.append(own)
+        elif own.name in call.attributes:
+            node.attribute.append(onnx.helper.make_attribute(own.name, call.attributes[own.name]))
+    return node
 
 
 def _word(text: str) -> str:

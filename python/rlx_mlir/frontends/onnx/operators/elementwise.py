@@ -354,10 +354,9 @@ def _mod(call: Call) -> Tensor:
     m, like_c = call.m, call.flag("fmod")
     if is_integer(a.dtype):
         return call.out(m.trunc_rem(a, b) if like_c else m.floor_rem(a, b))
-    if not like_c:
-        raise Refused("of floats, 'fmod' must be 1")
     x, y = m.cast(a, _F64), m.cast(b, _F64)
-    return call.out(m.cast(x - truncated(m, x / y) * y, a.dtype))
+    whole = truncated(m, x / y) if like_c else floor(m, x / y)
+    return call.out(m.cast(x - whole * y, a.dtype))
 
 
 @operator("Pow")
@@ -436,8 +435,19 @@ def _not(call: Call) -> Tensor:
 def _bit_shift(call: Call) -> Tensor:
     left = call.choice("direction", "", ("LEFT", "RIGHT")) == "LEFT"
     a, b = _pair(call)
-    power = call.m.pow(call.scalar(2, b), b)  # 0 beyond the width, by which floor_div gives 0
-    return call.out(call.m.mul(a, power) if left else call.m.floor_div(a, power))
+    m = call.m
+    if left:
+        return call.out(m.mul(a, m.pow(call.scalar(2, b), b)))  # the power is 0 beyond the width
+    bits = np.iinfo(a.dtype).bits
+    if a.dtype.kind == "u":
+        return call.out(m.floor_div(a, m.pow(call.scalar(2, b), b)))  # by which floor_div gives 0
+    # As other shifts, those by less than 0 or by the width and more leave the sign alone; two steps, as 2^(bits - 1)
+    # is no number of the type.
+    outside = m.lt(b, call.scalar(0, b)) | m.ge(b, call.scalar(bits, b))
+    steps = m.where(outside, m.constant(call.scalar(bits - 1, b)), b)
+    half = m.floor_div(steps, call.scalar(2, b))
+    first = m.floor_div(a, m.pow(call.scalar(2, b), half))
+    return call.out(m.floor_div(first, m.pow(call.scalar(2, b), m.sub(steps, half))))
 
 
 @operator("Where")

@@ -295,10 +295,11 @@ def _eye_like(call: Call) -> Tensor:
 @operator("Trilu")
 def _trilu(call: Call) -> Tensor:
     x, m = call.value(0), call.m
-    k = int(call.known(1, "the diagonal").reshape(-1)[0]) if call.has(1) else 0
     shape = call.shape(0)
     rows, columns = call.iota(shape[-2:], 0), call.iota(shape[-2:], 1)
-    rows = rows + np.int64(max(min(k, 1 << 40), -(1 << 40)))
+    if call.has(1):
+        k = m.maximum(m.minimum(call.value(1), np.int64(1 << 40)), np.int64(-(1 << 40)))
+        rows = m.add(rows, call.reshaped(k, []))
     kept = m.ge(columns, rows) if call.flag("upper", True) else m.le(columns, rows)
     return call.out(m.where(kept, x, m.constant(call.scalar(0, x))))
 
@@ -320,7 +321,8 @@ def _pad(call: Call) -> Tensor:
     if mode == "constant":
         fill: object = call.float("value", 0.0) if call.version < 11 else 0
         if call.has(2):
-            fill = call.known(2, "what is padded with").reshape(-1)[0]
+            numbers = call.tensor(2).numbers
+            fill = call.reshaped(call.value(2), []) if numbers is None else numbers.reshape(-1)[0]
         return call.out(call.padded(x, pads, fill))
     for axis, (before, after) in enumerate(pads):
         x = _repeated(call, x, axis, before, after, mode)
