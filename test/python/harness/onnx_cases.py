@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """ONNX's own cases of single nodes, run here: what each gives, or why it is refused.
 
-    python test/python/harness/onnx_cases.py [WORD…]     cases whose names have a word, and what became of them
+python test/python/harness/onnx_cases.py [WORD…]     cases whose names have a word, and what became of them
 """
 
 from __future__ import annotations
@@ -58,15 +58,21 @@ def run(case: Any, *, interpreted: bool = False) -> Outcome:
     start = time.perf_counter()
     fixed: dict[str, np.ndarray] = {}
     try:
-        try:
-            outcome = _run(case, fixed, interpreted)
-        except OnnxUnsupportedError as error:
-            if not error.inputs:
-                raise
-            fixed = {name: _input(case, name) for name in error.inputs}
-            outcome = _run(case, fixed, interpreted)
+        while True:
+            try:
+                outcome = _run(case, fixed, interpreted)
+                break
+            except OnnxUnsupportedError as error:
+                more = {name: _input(case, name) for name in error.inputs if name not in fixed}
+                if not more:
+                    raise
+                fixed.update(more)
     except RlxError as error:
-        outcome = ("refused", str(error)) if isinstance(error, OnnxUnsupportedError) else ("wrong", f"{type(error).__name__}: {error}")
+        outcome = (
+            ("refused", str(error))
+            if isinstance(error, OnnxUnsupportedError)
+            else ("wrong", f"{type(error).__name__}: {error}")
+        )
     except Exception as error:
         outcome = "wrong", f"{type(error).__name__}: {error}"
     return Outcome(case.name, *outcome, tuple(fixed), time.perf_counter() - start)

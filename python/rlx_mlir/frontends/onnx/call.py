@@ -93,7 +93,9 @@ class Call:
         """Whole numbers, or None where the node doesn't say."""
         found = self._attribute(name, None, list, "a list of whole numbers")
         if found is not None and not all(isinstance(entry, int) for entry in found):
-            raise OnnxError(f"node '{self.name}' ({self.op}): '{name}' is a list of whole numbers, but is {found!r}"[:400])
+            raise OnnxError(
+                f"node '{self.name}' ({self.op}): '{name}' is a list of whole numbers, but is {found!r}"[:400]
+            )
         return found
 
     def ints(self, name: str, default: Sequence[int]) -> list[int]:
@@ -271,7 +273,7 @@ class Call:
         """
         for axis, (before, after) in enumerate(pads):
             if before < 0 or after < 0:
-                value = self.m.slice(value, axis, max(-before, 0), -after if after < 0 else None)
+                value = self.m.slice(value, axis, max(-before, 0), after if after < 0 else None)
             around = [self._block(value, axis, number, fill) for number in (before, after) if number > 0]
             if around:
                 value = self.m.concat([*around[: before > 0], value, *around[before > 0 :]], axis)
@@ -282,9 +284,3 @@ class Call:
         shape = list(Tensor.running(like).shape)
         shape[axis] = Size.of(number)
         return self.expanded(fill, shape) if isinstance(fill, Value) else self.filled(fill, shape, like.dtype)
-
-    def along_axis(self, value: Value, axis: int, start: int | None, stop: int | None, step: int = 1) -> Value:
-        """Elements along one dimension as Python's slices take them; the value itself where those are all."""
-        if step == 1 and not start and stop is None:
-            return value
-        return self.m.slice(value, axis, start, stop, step)

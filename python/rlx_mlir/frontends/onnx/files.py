@@ -61,7 +61,9 @@ def read_model(source: object) -> tuple[Any, Path | None, str]:
         path = Path(source)
     size = check_regular(path, error=OnnxError)
     if size >= 1 << 31:
-        raise OnnxError(f"a file has less than 2^31 bytes, weights beyond lie beside it, but it has {size:,}", path=path)
+        raise OnnxError(
+            f"a file has less than 2^31 bytes, weights beyond lie beside it, but it has {size:,}", path=path
+        )
     with open_regular(path, error=OnnxError) as file, foreign_errors(str(path), OnnxError):
         content = file.read(size)
     return _parsed(onnx, content, str(path), path), path.parent, str(path)

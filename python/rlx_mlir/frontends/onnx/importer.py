@@ -12,7 +12,7 @@ import numpy as np
 
 from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.errors import BudgetError, OnnxError, OnnxUnsupportedError, RlxError, shortened
+from rlx_mlir.errors import BudgetError, BuildError, OnnxError, OnnxUnsupportedError, RlxError, shortened
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.mir.dims import Positive, Quotient, Size
 
@@ -31,6 +31,9 @@ OLDEST, NEWEST = 7, 28
 MOST_NESTED = 32
 
 _ATTRIBUTES = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints", 8: "strings", 9: "tensors", 10: "graphs"}
+#: The kind of attributes that are types: those of sequences and optional tensors, which say nothing that isn't known.
+_TYPE = 13
+_PLACE = re.compile(r"^.*?:\d+:( in block '.*?':)? ")
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 
 
@@ -141,7 +144,7 @@ class Importer:
         except OnnxError:
             raise
         except RlxError as error:
-            self.refusals.append(Refusal(kind, name, str(error), frozenset()))
+            self.refusals.append(Refusal(kind, name, _reason(error), frozenset()))
 
     def _check_fixed(self, graph: Any) -> None:
         known = [info.name for info in graph.input]
@@ -259,7 +262,7 @@ class Importer:
             except (OnnxError, BudgetError):
                 raise
             except RlxError as error:
-                self._refuse(node, name, str(error), ())
+                self._refuse(node, name, _reason(error), ())
                 found = []
             for number, output in enumerate(node.output):
                 if output:
@@ -267,7 +270,9 @@ class Importer:
 
     def _refuse(self, node: Any, name: str, reason: str, inputs: Iterable[str]) -> None:
         domain = canonical(node.domain)
-        self.refusals.append(Refusal(f"{domain}.{node.op_type}" if domain else node.op_type, name, reason, frozenset(inputs)))
+        self.refusals.append(
+            Refusal(f"{domain}.{node.op_type}" if domain else node.op_type, name, reason, frozenset(inputs))
+        )
 
     def _node(self, node: Any, name: str, scope: Scope) -> Sequence[Thing | None]:
         """What a node computes."""
@@ -304,7 +309,11 @@ class Importer:
 
     def _check_operator(self, node: Any, domain: str, version: int, handler: Any) -> None:
         """Refuses an operator that nothing is known of, also where its operands can't be computed."""
-        if handler is None and (domain, node.op_type) not in self.functions and self._schema(node, domain, version) is None:
+        if (
+            handler is None
+            and (domain, node.op_type) not in self.functions
+            and self._schema(node, domain, version) is None
+        ):
             raise Refused(_UNKNOWN)
 
     def _folded(self, call: Call) -> list[Thing] | None:
@@ -360,6 +369,8 @@ class Importer:
                 continue
             word = _ATTRIBUTES.get(own.type)
             if word is None:
+                if own.type == _TYPE:
+                    continue
                 raise Refused(f"its attribute '{own.name}' is of kind {own.type}")
             value = getattr(own, word)
             if word == "t":
@@ -378,8 +389,9 @@ class Importer:
         if self._nested >= MOST_NESTED:
             raise OnnxError(f"functions are nested more than {MOST_NESTED} deep at node {shortened(call.name)}")
         given, around = dict(call.attributes), self._scope
-        for default in body.attribute_proto:
-            given.setdefault(default.name, self._attributes(_Holder([default]), call.name, Scope({}))[default.name])
+        defaults = body.attribute_proto if own is not None else self._defaults(call)
+        for name, value in self._attributes(_Holder(list(defaults)), call.name, Scope({})).items():
+            given.setdefault(name, value)
         versions = {canonical(each.domain): int(each.version) for each in body.opset_import}
         inner = Scope(versions, given=given)
         for number, name in enumerate(body.input):
@@ -435,6 +447,12 @@ class Importer:
         body = onnx.FunctionProto()
         body.ParseFromString(content)
         return body if body.node else None
+
+    @staticmethod
+    def _defaults(call: Call) -> list[Any]:
+        """The attributes that one of ONNX's functions has where a node doesn't say others."""
+        schema = onnx_library().defs.get_schema(call.op, call.version, call.domain)
+        return [own.default_value for own in schema.attributes.values() if own.default_value.name]
 
     # -- graphs within graphs ----------------------------------------------------------------------------------------
 
@@ -642,6 +660,11 @@ def _resolved(onnx: Any, call: Call) -> Any:
         elif own.name in call.attributes:
             node.attribute.append(onnx.helper.make_attribute(own.name, call.attributes[own.name]))
     return node
+
+
+def _reason(error: RlxError) -> str:
+    """What an error of a builder says, without the place in a program and the blocks, which the list has."""
+    return _PLACE.sub("", str(error)) if isinstance(error, BuildError) else str(error)
 
 
 def _word(text: str) -> str:

@@ -198,7 +198,9 @@ def _mask(call: Call, number: int, batch: Size, queries: Size, keys: Size) -> Va
     raise Refused(f"a mask of shape {list(map(str, shape))}")
 
 
-def _joined(call: Call, mask: Value | None, bias: Value | None, causal: bool, queries: Size, keys: Size) -> Value | None:
+def _joined(
+    call: Call, mask: Value | None, bias: Value | None, causal: bool, queries: Size, keys: Size
+) -> Value | None:
     """Everything that hides keys as one bias [B or 1, H or 1, Sq or 1, Sk]; None where there is nothing."""
     m = call.m
     total = None if bias is None else call.reshaped(bias, mask_shape(Tensor.running(bias).shape))
@@ -250,9 +252,7 @@ def _attention(call: Call) -> list[Tensor | None]:
     if call.has(4):
         past = call.value(4)
         shape = Tensor.running(past).shape
-        k, v = (
-            m.concat([call.reshaped(m.narrow(past, 0, i, 1), shape[1:]), own], 2) for i, own in enumerate((k, v))
-        )
+        k, v = (m.concat([call.reshaped(m.narrow(past, 0, i, 1), shape[1:]), own], 2) for i, own in enumerate((k, v)))
     if call.wants(1):
         present = m.concat([call.reshaped(own, [1, *Tensor.running(own).shape]) for own in (k, v)], 0)
     mask = _mask(call, 3, batch, length, Tensor.running(k).shape[2])
@@ -334,8 +334,9 @@ def _cached(call: Call, number: int, new: Value, before: Value) -> Value:
     (batch, heads, _, width), length = Tensor.running(past).shape, Tensor.running(new).shape[2]
     room = m.concat([past, m.mul(new, call.scalar(0, new))], 2)
     total = Tensor.running(room).shape[2]
-    rows = [call.reshaped(m.transpose(x, [0, 2, 1, 3]), [batch, n, heads * width]) for x, n in ((room, total), (new, length))]
+    rows = [
+        call.reshaped(m.transpose(x, [0, 2, 1, 3]), [batch, n, heads * width])
+        for x, n in ((room, total), (new, length))
+    ]
     found = m.cache_update(rows[0], rows[1], before)
     return m.transpose(call.reshaped(found, [batch, total, heads, width]), [0, 2, 1, 3])
-
-

@@ -83,7 +83,10 @@ def _loop(call: Call) -> list[Thing]:
         if found is not None:
             return found
     if len(body.output) > len(carried) + 1:
-        raise Refused("a loop that stacks results, and whose number of steps isn't known or is large")
+        for number, what in ((0, "the number of steps"), (1, "the condition")):
+            if call.has(number):
+                call.known(number, what)
+        raise Refused("a loop that stacks results, and whose number of steps calls decide, or is large")
     return _while(call, body, carried, trips, go_on)
 
 

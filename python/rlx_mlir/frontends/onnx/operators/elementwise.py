@@ -48,7 +48,9 @@ for _name, _kind in (
     _plain(_name, _kind)
 
 
-def _composed(*names: str, domain: str = "") -> Callable[[Callable[[Call, Value], Value]], Callable[[Call, Value], Value]]:
+def _composed(
+    *names: str, domain: str = ""
+) -> Callable[[Callable[[Call, Value], Value]], Callable[[Call, Value], Value]]:
     """An operator of floats that is made of several of ours, computed in f32 for 16 bits."""
 
     def add(function: Callable[[Call, Value], Value]) -> Callable[[Call, Value], Value]:
@@ -355,8 +357,11 @@ def _mod(call: Call) -> Tensor:
     if is_integer(a.dtype):
         return call.out(m.trunc_rem(a, b) if like_c else m.floor_rem(a, b))
     x, y = m.cast(a, _F64), m.cast(b, _F64)
-    whole = truncated(m, x / y) if like_c else floor(m, x / y)
-    return call.out(m.cast(x - whole * y, a.dtype))
+    rest = x - (truncated(m, x / y) if like_c else floor(m, x / y)) * y
+    # By an infinity, everything is a remainder; of another sign, the one that is rounded down goes on to the infinity.
+    whole = x if like_c else m.where(m.lt(x * m.minimum(m.maximum(y, -1.0), 1.0), 0.0), y, x)
+    endless = m.eq(m.abs(y), float("inf")) & m.lt(m.abs(x), float("inf"))
+    return call.out(m.cast(m.where(endless, whole, rest), a.dtype))
 
 
 @operator("Pow")
@@ -366,7 +371,9 @@ def _pow(call: Call) -> Tensor:
     if a.dtype == b.dtype:
         return call.out(m.pow(a, b))
     if is_integer(a.dtype) and is_integer(b.dtype):
-        return call.out(call.narrowed(m.pow(call.narrowed(a, np.dtype(np.int64)), call.narrowed(b, np.dtype(np.int64))), dtype))
+        return call.out(
+            call.narrowed(m.pow(call.narrowed(a, np.dtype(np.int64)), call.narrowed(b, np.dtype(np.int64))), dtype)
+        )
     if dtype in FLOATS:
         wide = np.dtype(np.float64) if is_integer(b.dtype) or b.dtype == _F64 else np.dtype(np.float32)
         wide = _F64 if dtype == _F64 else wide

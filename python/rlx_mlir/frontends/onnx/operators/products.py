@@ -123,7 +123,9 @@ def _single(call: Call, term: str, value: Value) -> tuple[str, Value]:
 
 def _contracted(call: Call, a: str, x: Value, b: str, y: Value, needed: set[str]) -> tuple[str, Value]:
     """The product of two operands, summed over what nobody needs any more."""
-    shapes = {letter: size for term, v in ((a, x), (b, y)) for letter, size in zip(term, Tensor.running(v).shape, strict=True)}
+    shapes = {
+        letter: size for term, v in ((a, x), (b, y)) for letter, size in zip(term, Tensor.running(v).shape, strict=True)
+    }
     del shapes
     x, a = _summed(call, x, a, needed | set(b))
     y, b = _summed(call, y, b, needed | set(a))
@@ -196,7 +198,8 @@ def _det(call: Call) -> Tensor:
         y = entry(0, 0) * entry(1, 1) - entry(0, 1) * entry(1, 0)
     else:
         y = sum_of(
-            entry(0, i) * (entry(1, (i + 1) % 3) * entry(2, (i + 2) % 3) - entry(1, (i + 2) % 3) * entry(2, (i + 1) % 3))
+            entry(0, i)
+            * (entry(1, (i + 1) % 3) * entry(2, (i + 2) % 3) - entry(1, (i + 2) % 3) * entry(2, (i + 1) % 3))
             for i in range(3)
         )
     return call.out(call.narrowed(y, call.dtype(0)))
@@ -209,5 +212,3 @@ def sum_of(values: object) -> Value:
         total = value if total is None else total + value
     assert total is not None
     return total
-
-

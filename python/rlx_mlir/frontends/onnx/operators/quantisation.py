@@ -208,7 +208,9 @@ def _qlinear_conv(call: Call) -> Tensor:
 def _matmul_bits(call: Call) -> Tensor:
     """Weights in blocks along K, which become those of `mir.dequant_matmul_scaled`."""
     m = call.m
-    k, n, bits, block = (call.int(word, default) for word, default in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 0)))
+    k, n, bits, block = (
+        call.int(word, default) for word, default in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 0))
+    )
     if bits not in (2, 4, 8) or block < 16 or k <= 0 or n <= 0:
         raise Refused(f"weights of {bits} bits in blocks of {block}, for K of {k} and N of {n}")
     if call.has(4):
@@ -228,7 +230,10 @@ def _matmul_bits(call: Call) -> Tensor:
         scheme = f"int8/{block}" if points is None else f"int8a/{block}"
         params += [] if points is None else [np.ascontiguousarray(points.T.astype(np.float32) - middle)]
     names = [call.node.input[1], call.node.input[2], call.node.input[3] if len(call.node.input) > 3 else ""]
-    values = [call.importer.value(Tensor.of(np.ascontiguousarray(each), name=name)) for each, name in zip([weight, *params], names, strict=False)]
+    values = [
+        call.importer.value(Tensor.of(np.ascontiguousarray(each), name=name))
+        for each, name in zip([weight, *params], names, strict=False)
+    ]
     y = m.dequant_matmul(x, values[0], values[1], values[2] if len(values) > 2 else None, scheme)
     return call.out(m.add(y, call.value(5)) if call.has(5) else y)
 

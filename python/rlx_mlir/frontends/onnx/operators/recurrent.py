@@ -113,7 +113,7 @@ def _functions(call: Call, count: int, default: Sequence[str]) -> list[list[str]
         raise Refused(f"cells with {', '.join(sorted(set(unknown)))}")
     if len(words) != count * len(default):
         raise OnnxError(f"node '{call.name}': {count * len(default)} functions are needed, but there are {len(words)}")
-    return [[_FUNCTIONS[word] for word in words[i :: 1][: len(default)]] for i in range(0, len(words), len(default))]
+    return [[_FUNCTIONS[word] for word in words[i::1][: len(default)]] for i in range(0, len(words), len(default))]
 
 
 @operator("RNN", "GRU", "LSTM")

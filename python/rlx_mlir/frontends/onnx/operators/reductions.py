@@ -122,7 +122,9 @@ def log_sum_exp(call: Call, x: Value, axes: list[int], keep: bool) -> Value:
     top = m.max(x, axes, keep_dims=True)
     top = m.where(m.eq(m.abs(top), float("inf")), 0.0 * m.exp(-m.abs(top)), top)
     total = m.log(m.sum(m.exp(x - top), axes, keep_dims=True)) + top
-    return total if keep else call.reshaped(total, [s for i, s in enumerate(Tensor.running(total).shape) if i not in axes])
+    return (
+        total if keep else call.reshaped(total, [s for i, s in enumerate(Tensor.running(total).shape) if i not in axes])
+    )
 
 
 # Along one dimension --------------------------------------------------------------------------------

@@ -51,20 +51,21 @@ class _Rule:
 def _places(rule: _Rule, size: int, count: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
     """Where the places of the result are in the operand."""
     x = np.arange(count, dtype=np.float64)
+    length = scale * size  # of which the result has the whole part
     if rule.coordinates == "align_corners":
-        return x * (size - 1) / (count - 1) if count > 1 else x * 0
+        return x * (size - 1) / (length - 1) if length != 1 else x * 0
     if rule.coordinates == "asymmetric":
         return x / scale
     if rule.coordinates == "tf_crop_and_resize":
         start, end = roi
-        if count > 1:
-            return start * (size - 1) + x * (end - start) * (size - 1) / (count - 1)
+        if length != 1:
+            return start * (size - 1) + x * (end - start) * (size - 1) / (length - 1)
         return x * 0 + 0.5 * (start + end) * (size - 1)
-    if rule.coordinates == "pytorch_half_pixel" and count == 1:
+    if rule.coordinates == "pytorch_half_pixel" and length <= 1:
         return x * 0
     found = (x + 0.5) / scale - 0.5
     if rule.coordinates == "half_pixel_symmetric":
-        found += size / 2 * (1 - count / (scale * size))
+        found += size / 2 * (1 - count / length)
     return found
 
 
@@ -109,7 +110,9 @@ def _matrix(rule: _Rule, size: int, places: np.ndarray, scale: float) -> np.ndar
 def _resize(call: Call) -> Tensor:
     rule = _Rule(
         call.choice("mode", "nearest", _MODES),
-        call.choice("coordinate_transformation_mode", "half_pixel", _COORDINATES) if call.version >= 11 else "asymmetric",
+        call.choice("coordinate_transformation_mode", "half_pixel", _COORDINATES)
+        if call.version >= 11
+        else "asymmetric",
         call.choice("nearest_mode", "round_prefer_floor", _NEAREST) if call.version >= 11 else "floor",
         call.float("cubic_coeff_a", -0.75),
         call.flag("exclude_outside"),
@@ -184,7 +187,9 @@ def _weighted(call: Call, x: Value, axis: int, matrix: np.ndarray, *, nearest: b
     order = [i for i in range(rank) if i != axis] + [axis]
     back = [order.index(i) for i in range(rank)]
     if rank == 1:
-        return call.reshaped(m.matmul(call.reshaped(x, [1, *Tensor.running(x).shape]), weight, transpose_rhs=True), [matrix.shape[0]])
+        return call.reshaped(
+            m.matmul(call.reshaped(x, [1, *Tensor.running(x).shape]), weight, transpose_rhs=True), [matrix.shape[0]]
+        )
     rows = m.transpose(x, order) if axis != rank - 1 else x
     y = m.matmul(rows, weight, transpose_rhs=True)
     return m.transpose(y, back) if axis != rank - 1 else y
@@ -200,4 +205,6 @@ def _upsample(call: Call) -> Tensor:
     axes = list(range(call.rank(0)))
     own = _known_sizes(call, axes)
     counts = [math.floor(size * scale) for size, scale in zip(own, factors, strict=True)]
-    return call.out(_resized(call, rule, [(*each, (0.0, 1.0)) for each in zip(axes, own, counts, factors, strict=True)]))
+    return call.out(
+        _resized(call, rule, [(*each, (0.0, 1.0)) for each in zip(axes, own, counts, factors, strict=True)])
+    )

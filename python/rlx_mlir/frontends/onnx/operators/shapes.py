@@ -234,7 +234,9 @@ def _tile(call: Call) -> Tensor:
     x, counts = call.value(0), call.sizes(1, "the repeats")
     shape = Tensor.running(x).shape
     if len(counts) != len(shape):
-        raise OnnxError(f"node '{call.name}': {len(shape)} dimensions are repeated, but there are {len(counts)} numbers")
+        raise OnnxError(
+            f"node '{call.name}': {len(shape)} dimensions are repeated, but there are {len(counts)} numbers"
+        )
     if all(count.constant == 1 for count in counts):
         return call.out(x)
     spread = [size for pair in zip([Size.of(1)] * len(shape), shape, strict=True) for size in pair]
@@ -333,7 +335,7 @@ def _repeated(call: Call, x: Value, axis: int, before: int, after: int, mode: st
     """A value with elements of its own before and after those of a dimension, whose size is known."""
     size = Tensor.running(x).shape[axis].constant
     if before < 0 or after < 0:
-        x = call.along_axis(x, axis, max(-before, 0), -after if after < 0 else None, 1)
+        x = call.m.slice(x, axis, max(-before, 0), after if after < 0 else None)
         size = Tensor.running(x).shape[axis].constant
         before, after = max(before, 0), max(after, 0)
     if before == after == 0:

@@ -25,7 +25,7 @@ def transformed(call: Call, re: Value, im: Value | None, count: int, *, inverse:
         re, im = (None if part is None else m.narrow(part, -1, 0, count) for part in (re, im))  # type: ignore[assignment]
         size = count
     kept = count // 2 + 1 if half else count
-    angles = 2 * np.pi * np.outer(np.arange(kept), np.arange(size)) % (2 * np.pi * count) / count
+    angles = 2 * np.pi * (np.outer(np.arange(kept), np.arange(size)) % count) / count
     factor = 1 / count if inverse else 1.0
     turn = 1.0 if inverse else -1.0
     cos, sin = (factor * np.cos(angles)).astype(re.dtype), (factor * turn * np.sin(angles)).astype(re.dtype)
@@ -41,6 +41,21 @@ def transformed(call: Call, re: Value, im: Value | None, count: int, *, inverse:
     return m.concat([call.reshaped(part, [*shape, 1]) for part in (real, imaginary)], len(shape))
 
 
+def _reals(call: Call, re: Value, im: Value, count: int) -> Value:
+    """The numbers [..., count, 1] of whose transform the first half and the middle are given: [..., count // 2 + 1]."""
+    m, kept, size = call.m, count // 2 + 1, Tensor.running(re).shape[-1].constant
+    if size is None or not 0 < count <= LONGEST or size < kept:
+        raise Refused(f"a transform back from {Tensor.running(re).shape[-1]} numbers to {count}")
+    re, im = (m.narrow(part, -1, 0, kept) for part in (re, im))
+    angles = 2 * np.pi * (np.outer(np.arange(count), np.arange(kept)) % count) / count
+    twice = np.where((np.arange(kept) == 0) | (2 * np.arange(kept) == count), 1.0, 2.0) / count
+    cos, sin = (
+        call.importer.value(Tensor.of((twice * each).astype(re.dtype))) for each in (np.cos(angles), np.sin(angles))
+    )
+    y = m.sub(m.matmul(re, cos, transpose_rhs=True), m.matmul(im, sin, transpose_rhs=True))
+    return call.reshaped(y, [*Tensor.running(y).shape, 1])
+
+
 @operator("DFT", since=17)
 def _dft(call: Call) -> Tensor:
     m, rank = call.m, call.rank(0)
@@ -54,7 +69,7 @@ def _dft(call: Call) -> Tensor:
         raise Refused(f"elements of type {x.dtype}")
     inverse, half = call.flag("inverse"), call.flag("onesided")
     parts = call.shape(0)[-1].constant
-    if axis == rank - 1 or parts not in (1, 2) or (inverse and half):
+    if axis == rank - 1 or parts not in (1, 2) or (inverse and half and parts != 2):
         raise Refused(f"a transform along dimension {axis} of {rank}, of {call.shape(0)[-1]} parts")
     order = [i for i in range(rank - 1) if i != axis] + [axis]
     rows = m.transpose(x, [*order, rank - 1])
@@ -67,7 +82,11 @@ def _dft(call: Call) -> Tensor:
     count = call.known_ints(1, "the length")[0] if call.has(1) else own
     if count is None:
         raise Refused(f"a transform of {shape[-2]} numbers")
-    y = transformed(call, real, imaginary, count, inverse=inverse, half=half)
+    if inverse and half:
+        assert imaginary is not None
+        y = _reals(call, real, imaginary, count if call.has(1) or own is None else 2 * (own - 1))
+    else:
+        y = transformed(call, real, imaginary, count, inverse=inverse, half=half)
     back = [order.index(i) for i in range(rank - 1)]
     return call.out(m.transpose(y, [*back, rank - 1]))
 
@@ -88,5 +107,3 @@ def _stft(call: Call) -> Tensor:
     frames = m.gather(x, call.importer.value(Tensor.of(places)), 1)
     frames = frames if window is None else m.mul(frames, window)
     return call.out(transformed(call, frames, None, length, inverse=False, half=call.flag("onesided", True)))
-
-
