@@ -12,6 +12,7 @@ from rlx_mlir.errors import OnnxError
 from rlx_mlir.hir import GraphModule, Value
 
 from ..call import Call
+from ..norm_patterns import gelu, layer_norm, rms_norm
 from ..registry import MICROSOFT, Refused, operator
 from ..tensors import Tensor
 from ..types import FLOATS, NUMPY, in_graphs, is_integer, name_of
@@ -331,7 +332,8 @@ def _pair(call: Call) -> tuple[Value, Value]:
 
 @operator("Add")
 def _add(call: Call) -> Tensor:
-    return call.out(call.m.add(*_pair(call)))
+    found = layer_norm(call)
+    return call.out(call.m.add(*_pair(call)) if found is None else found)
 
 
 @operator("Sub")
@@ -341,7 +343,9 @@ def _sub(call: Call) -> Tensor:
 
 @operator("Mul")
 def _mul(call: Call) -> Tensor:
-    return call.out(call.m.mul(*_pair(call)))
+    found = gelu(call)
+    found = rms_norm(call) if found is None else found
+    return call.out(call.m.mul(*_pair(call)) if found is None else found)
 
 
 @operator("Div")
