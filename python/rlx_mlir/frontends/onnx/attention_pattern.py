@@ -120,7 +120,9 @@ def _is_finite(call: Call, tensor: Tensor, depth: int = 32) -> bool:
 
 def _fits(sizes: tuple[Size, ...], wanted: tuple[Size, ...]) -> bool:
     """Whether a mask is one of ours: as the scores, or 1 along the dimensions before keys."""
-    return sizes[3] == wanted[3] and all(own.constant == 1 or own == size for own, size in zip(sizes, wanted, strict=True))
+    return sizes[3] == wanted[3] and all(
+        own.constant == 1 or own == size for own, size in zip(sizes, wanted, strict=True)
+    )
 
 
 def _built(call: Call, scores: _Scores, values: Tensor, mask: Tensor | None) -> Value | None:

@@ -347,9 +347,7 @@ class Importer:
         typed = [thing.dtype for thing in call.inputs if isinstance(thing, Tensor)]
         return typed[-1] if typed and call.op not in ("Shape", "Size") else None
 
-    def _rooted(
-        self, found: Sequence[Thing | None], inputs: Sequence[Thing | None], call: Call
-    ) -> list[Thing | None]:
+    def _rooted(self, found: Sequence[Thing | None], inputs: Sequence[Thing | None], call: Call) -> list[Thing | None]:
         """The results, with the node that made them and the model's inputs that they are computed of noted."""
         roots = frozenset[str]().union(*(self.roots(own) for own in inputs if isinstance(own, Tensor)))
         for thing in found:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 
-
 from rlx_mlir.hir import Value
 
 from .call import Call
@@ -151,4 +150,3 @@ def _normed(call: Call, tensor: Tensor) -> tuple[Tensor, float] | None:
 
 
 __all__ = ["gelu", "layer_norm", "rms_norm"]
-

@@ -45,23 +45,29 @@ def _skipped(call: Call, bias: int) -> Value:
     return m.add(x, call.value(bias)) if call.has(bias) else x
 
 
-def _with_sum(call: Call, y: Value, x: Value) -> list[Tensor | None]:
+def _with_sum(call: Call, y: Value, x: Value, eps: float, *, centred: bool) -> list[Tensor | None]:
+    """A norm, the mean and the inverse deviation that it is of, and the sum."""
+    mean = inverse = None
     if call.wants(1) or call.wants(2):
-        raise Refused("means and deviations as results")
-    return [call.out(y), None, None, call.out(x)]
+        m, wide = call.m, call.wide(x)
+        if centred:
+            centre = m.mean(wide, -1, keep_dims=True)
+            mean, wide = call.out(centre), wide - centre
+        inverse = call.out(1.0 / m.sqrt(m.mean(wide * wide, -1, keep_dims=True) + eps))
+    return [call.out(y), mean, inverse, call.out(x)]
 
 
 @operator("SkipLayerNormalization", domain=MICROSOFT)
 def _skip_layer_norm(call: Call) -> list[Tensor | None]:
-    x = _skipped(call, 4)
-    y = layer_normed(call, x, x.ndim - 1, call.value(2), call.maybe_value(3), call.float("epsilon", 1e-12))
-    return _with_sum(call, y, x)
+    x, eps = _skipped(call, 4), call.float("epsilon", 1e-12)
+    y = layer_normed(call, x, x.ndim - 1, call.value(2), call.maybe_value(3), eps)
+    return _with_sum(call, y, x, eps, centred=True)
 
 
 @operator("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def _skip_rms_norm(call: Call) -> list[Tensor | None]:
-    x = _skipped(call, 3)
-    return _with_sum(call, rms_normed(call, x, x.ndim - 1, call.value(2), call.float("epsilon", 1e-12)), x)
+    x, eps = _skipped(call, 3), call.float("epsilon", 1e-12)
+    return _with_sum(call, rms_normed(call, x, x.ndim - 1, call.value(2), eps), x, eps, centred=False)
 
 
 @operator("SimplifiedLayerNormalization", domain=MICROSOFT)

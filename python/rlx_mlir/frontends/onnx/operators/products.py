@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-
 from rlx_mlir.errors import OnnxError
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
