@@ -70,12 +70,8 @@ def run(case: Any, *, interpreted: bool = False) -> Outcome:
                 if not more:
                     raise
                 fixed.update(more)
-    except RlxError as error:
-        outcome = (
-            ("refused", str(error))
-            if isinstance(error, OnnxUnsupportedError)
-            else ("wrong", f"{type(error).__name__}: {error}")
-        )
+    except OnnxUnsupportedError as error:
+        outcome = "refused", str(error)
     except Exception as error:
         outcome = "wrong", f"{type(error).__name__}: {error}"
     return Outcome(case.name, *outcome, tuple(fixed), time.perf_counter() - start)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -330,7 +331,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         rlx.from_onnx(tmp_path / "none.onnx")
     with pytest.raises(OnnxError, match="it must be a regular file, but is a folder"):
         rlx.from_onnx(tmp_path)
-    with pytest.raises(RlxError, match="a model is a path, bytes or an onnx.ModelProto"):
+    with pytest.raises(RlxError, match=r"a model is a path, bytes or an onnx\.ModelProto"):
         rlx.from_onnx(3)
     with pytest.raises(InputError, match="a mapping from names to arrays"):
         rlx.from_onnx(b"", fixed=[1])  # type: ignore[arg-type]
@@ -356,10 +357,8 @@ def test_damage_anywhere_ends_in_an_error_of_ours_or_a_model(encoder: Any, seed:
     start = bytes(content).find(b"\x0a\x05Shape") if seed % 2 else 0
     for place in random.integers(max(start, 0), min(len(content), 6000), 4):
         content[place] = random.integers(256)
-    try:
+    with contextlib.suppress(RlxError):  # any other error fails
         rlx.from_onnx(bytes(content))
-    except RlxError as error:
-        assert str(error)
 
 
 # Weights --------------------------------------------------------------------------------------------

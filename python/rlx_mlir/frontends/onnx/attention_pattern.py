@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Attention that files write as products, a softmax and what is between: it becomes `mir.attention`.
 
-The one difference is a query that sees no key: softmax of -inf alone gives NaN, ours zeros. So the pattern is taken where
-there is no mask, where the file itself puts zeros for NaN, or where a mask is seen to be finite.
+The one difference is a query that sees no key: softmax of -inf alone gives NaN, ours zeros. So the pattern is taken
+where there is no mask, where the file itself puts zeros for NaN, or where a mask is seen to be finite.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def attention(call: Call) -> Value | None:
         return None
     weights, guarded = _without_guard(call, weights)
     softmax = made_by(call, weights, "Softmax")
-    if softmax is None or softmax.along(softmax.int("axis", -1 if softmax.version >= 13 else 1), 4) != 3:
+    if softmax is None or softmax.along(softmax.integer("axis", -1 if softmax.version >= 13 else 1), 4) != 3:
         return None
     scores, mask = _without_mask(call, softmax.tensor(0))
     if scores is None or (mask is not None and not guarded and not _is_finite(call, mask)):
@@ -141,18 +141,21 @@ def _built(call: Call, scores: _Scores, values: Tensor, mask: Tensor | None) -> 
             return None
         bias = call.reshaped(call.importer.value(mask), shape)
     parts = [call.importer.value(tensor) for tensor in (scores.q, scores.k, values)]
-    rows = [_rows(call, part) for part in parts]
-    packed = [row for row in rows if row is not None]
-    y = m.attention(
-        *(packed if len(packed) == 3 else parts),
+    rows = [row for row in (_rows(call, part) for part in parts) if row is not None]
+    packed = len(rows) == 3
+    q, k, v = rows if packed else parts
+    y: Value = m.attention(
+        q,
+        k,
+        v,
         bias,
         num_heads=heads.constant,
         head_dim=width.constant,
         mask_kind="none" if bias is None else "bias",
         scale=scores.scale,
-        layout="bshd" if len(packed) == 3 else "bhsd",
+        layout="bshd" if packed else "bhsd",
     )
-    return transposed(call, y, [0, 2, 1, 3]) if len(packed) == 3 else y
+    return transposed(call, y, [0, 2, 1, 3]) if packed else y
 
 
 def _rows(call: Call, value: Value) -> Value | None:

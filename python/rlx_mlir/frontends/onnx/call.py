@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -17,12 +18,35 @@ from .registry import Refused
 from .tensors import Several, Tensor, Thing, plain, sizes_of
 from .types import FLOATS, HALVES
 
-if TYPE_CHECKING:
-    from .importer import Importer
-
 Kind = TypeVar("Kind")
 
 _F32 = np.dtype(np.float32)
+
+
+class Building(Protocol):
+    """What handlers ask of who builds the graph, `importer.Importer`, which says what each does."""
+
+    graph: GraphModule
+
+    def value(self, tensor: Tensor, /) -> Value: ...
+
+    def size(self, size: Size, /) -> Value: ...
+
+    def carry(self, size: Size, /) -> None: ...
+
+    def roots(self, tensor: Tensor, /) -> frozenset[str]: ...
+
+    def origin(self, tensor: Tensor, /) -> Call | None: ...
+
+    def turn(self, value: Value, source: Value, order: list[int], /) -> None: ...
+
+    def turned(self, value: Value, /) -> tuple[Value, list[int]] | None: ...
+
+    def inner(self, graph: Any, given: Sequence[Thing], /) -> list[Thing]: ...
+
+    def region(self) -> AbstractContextManager[None]: ...
+
+    def body(self, call: Call, /) -> Sequence[Thing | None]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +65,7 @@ class Call:
         outputs: names of the results, empty for those that nobody wants.
     """
 
-    importer: Importer
+    importer: Building
     node: Any
     op: str
     domain: str
@@ -62,9 +86,9 @@ class Call:
         found = self.attributes.get(name, default)
         if found is not default and not isinstance(found, kind):
             raise OnnxError(f"node '{self.name}' ({self.op}): '{name}' is {what}, but is {shortened(found)}")
-        return found  # type: ignore[no-any-return]
+        return cast(Kind, found)
 
-    def int(self, name: str, default: int) -> int:
+    def integer(self, name: str, default: int) -> int:
         """A whole number."""
         return self._attribute(name, default, int, "a whole number")
 
@@ -74,9 +98,9 @@ class Call:
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Whether a number isn't 0."""
-        return self.int(name, int(default)) != 0
+        return self.integer(name, int(default)) != 0
 
-    def float(self, name: str, default: float) -> float:
+    def number(self, name: str, default: float) -> float:
         """A number."""
         return float(self._attribute(name, default, (float, int), "a number"))
 
@@ -197,7 +221,7 @@ class Call:
 
     def axis(self, default: int, rank: int, name: str = "axis") -> int:
         """The attribute `axis`, from 0 on."""
-        return self.along(self.int(name, default), rank)
+        return self.along(self.integer(name, default), rank)
 
     def along(self, axis: int, rank: int) -> int:
         """A dimension from 0 on; OnnxError where there is no such dimension."""

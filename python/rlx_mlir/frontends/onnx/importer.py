@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -323,7 +324,7 @@ class Importer:
         fold = fold_of(call.domain, call.op)
         if fold is None:
             return None
-        arrays = []
+        arrays: list[np.ndarray | None] = []
         for thing in call.inputs:
             if thing is None:
                 arrays.append(None)
@@ -343,7 +344,7 @@ class Importer:
     def _folded_type(call: Call) -> np.dtype | None:
         """The element type of sizes that a node computes."""
         if call.op == "Cast":
-            return NUMPY.get(call.int("to", 0))
+            return NUMPY.get(call.integer("to", 0))
         typed = [thing.dtype for thing in call.inputs if isinstance(thing, Tensor)]
         return typed[-1] if typed and call.op not in ("Shape", "Size") else None
 
@@ -477,12 +478,11 @@ class Importer:
 
     # -- graphs within graphs ----------------------------------------------------------------------------------------
 
-    def inner(self, graph: Any, given: Sequence[Thing], scope: Scope | None = None) -> list[Thing]:
+    def inner(self, graph: Any, given: Sequence[Thing]) -> list[Thing]:
         """The results of a graph that is an attribute, for what its inputs are; Abandoned where it can't be built."""
-        own = Scope(self._scope.versions if scope is None else scope.versions, scope or self._scope)
+        own = Scope(self._scope.versions, self._scope, given=self._scope.given)
         if len(given) != len(graph.input):
             raise OnnxError(f"a graph within a node has {len(graph.input)} inputs, but {len(given)} are given")
-        own.given = own.outer.given if own.outer is not None else None
         own.things.update(zip((info.name for info in graph.input), given, strict=True))
         self._initialisers(graph, own)
         before, around = len(self.refusals), self._scope
@@ -504,14 +504,14 @@ class Importer:
             found.append(thing)
         return found
 
-    def region(self) -> _Region:
+    @contextmanager
+    def region(self) -> Iterator[None]:
         """While it is open, constants are made for the region that is built, and forgotten after it."""
-        return _Region(self._made)
-
-    @property
-    def scope(self) -> Scope:
-        """What the names of the graph stand for whose node is built."""
-        return self._scope
+        self._made.append({})
+        try:
+            yield
+        finally:
+            self._made.pop()
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -634,19 +634,6 @@ class Importer:
         decisive = inputs if all(each.inputs for each in self.refusals) else frozenset[str]()
         text = "\n  ".join([f"{total} {'part' if total == 1 else 'parts'} of the model can't be compiled", *lines])
         return OnnxUnsupportedError(text, operators=operators, inputs=sorted(decisive))
-
-
-class _Region:
-    """A level of constants."""
-
-    def __init__(self, made: list[dict[int, tuple[Tensor, Value]]]) -> None:
-        self._made = made
-
-    def __enter__(self) -> None:
-        self._made.append({})
-
-    def __exit__(self, *_: object) -> None:
-        self._made.pop()
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,15 @@ Both are chosen by domain, name and the version of the domain's operators that t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .tensors import Thing
 
-if TYPE_CHECKING:
-    from .call import Call
-
 Results = Thing | Iterable[Thing | None]
-#: Builds the results of a node.
-Handler = Callable[["Call"], Results]
+#: Builds the results of a node, which is a `Call`.
+Handler = Callable[[Any], Results]
 #: Computes the result of a node of known elements; None where it is to be built.
 Fold = Callable[..., Any]
 

@@ -48,7 +48,7 @@ def _attention(call: Call) -> Sequence[Thing | None]:
 def _as_ours(call: Call) -> list[Thing | None] | None:
     """What our operation gives; None where the node means something else."""
     m = call.m
-    if call.has(6) or call.wants(3) or any(call.int(f"{side}_window_size", -1) >= 0 for side in ("left", "right")):
+    if call.has(6) or call.wants(3) or any(call.integer(f"{side}_window_size", -1) >= 0 for side in ("left", "right")):
         return None
     dtypes = {call.dtype(number) for number in (0, 1, 2, 4, 5) if call.has(number)}
     if len(dtypes) != 1 or call.dtype(0) not in FLOATS:
@@ -56,14 +56,14 @@ def _as_ours(call: Call) -> list[Thing | None] | None:
     flat = call.rank(0) == 3
     q, k, v = (call.value(number) for number in range(3))
     if flat:
-        own, keys = call.int("q_num_heads", 0), call.int("kv_num_heads", 0)
+        own, keys = call.integer("q_num_heads", 0), call.integer("kv_num_heads", 0)
         q, k, v = (heads_first(call, x, heads) for x, heads in ((q, own), (k, keys), (v, keys)))
     if call.has(4):
         k, v = m.concat([call.value(4), k], 2), m.concat([call.value(5), v], 2)
     (_, heads, queries, width), (_, kv_heads, keys_, _) = Tensor.running(q).shape, Tensor.running(k).shape
     fits = Tensor.running(v).shape[3] == width and None not in (heads.constant, kv_heads.constant, width.constant)
-    causal, softcap = call.flag("is_causal"), call.float("softcap", 0.0)
-    if not fits or not width.constant or not keys_.constant != 0 or (causal and not call.has(4) and queries != keys_):
+    causal, softcap = call.flag("is_causal"), call.number("softcap", 0.0)
+    if not fits or not width.constant or keys_.constant == 0 or (causal and not call.has(4) and queries != keys_):
         return None
     mask, kind = None, "causal" if causal else "none"
     if call.has(3):

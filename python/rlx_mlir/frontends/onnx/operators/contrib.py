@@ -59,21 +59,21 @@ def _with_sum(call: Call, y: Value, x: Value, eps: float, *, centred: bool) -> l
 
 @operator("SkipLayerNormalization", domain=MICROSOFT)
 def _skip_layer_norm(call: Call) -> list[Tensor | None]:
-    x, eps = _skipped(call, 4), call.float("epsilon", 1e-12)
+    x, eps = _skipped(call, 4), call.number("epsilon", 1e-12)
     y = layer_normed(call, x, x.ndim - 1, call.value(2), call.maybe_value(3), eps)
     return _with_sum(call, y, x, eps, centred=True)
 
 
 @operator("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def _skip_rms_norm(call: Call) -> list[Tensor | None]:
-    x, eps = _skipped(call, 3), call.float("epsilon", 1e-12)
+    x, eps = _skipped(call, 3), call.number("epsilon", 1e-12)
     return _with_sum(call, rms_normed(call, x, x.ndim - 1, call.value(2), eps), x, eps, centred=False)
 
 
 @operator("SimplifiedLayerNormalization", domain=MICROSOFT)
 def _rms_norm(call: Call) -> Tensor:
     axis = call.axis(-1, call.rank(0))
-    return call.out(rms_normed(call, call.value(0), axis, call.value(1), call.float("epsilon", 1e-5)))
+    return call.out(rms_normed(call, call.value(0), axis, call.value(1), call.number("epsilon", 1e-5)))
 
 
 @operator("EmbedLayerNormalization", domain=MICROSOFT)
@@ -94,7 +94,7 @@ def _embed_layer_norm(call: Call) -> list[Tensor]:
         x = m.add(x, m.slice(call.value(3), 0, 0, plain([length])[0]))
     if call.has(1) and call.has(4):
         x = m.add(x, rows(4, 1))
-    y = layer_normed(call, x, 2, call.value(5), call.value(6), call.float("epsilon", 1e-12))
+    y = layer_normed(call, x, 2, call.value(5), call.value(6), call.number("epsilon", 1e-12))
     if call.has(7):
         counts = m.sum(m.cast(m.ne(call.value(7), call.scalar(0, call.value(7))), _I32), 1)
     else:
@@ -143,16 +143,16 @@ def _rotary(call: Call) -> Tensor:
     x = call.value(0)
     if flat:
         width = call.shape(0)[2].constant or 0
-        rotary = call.int("rotary_embedding_dim", 0)
+        rotary = call.integer("rotary_embedding_dim", 0)
         half = Tensor.running(cos).shape[1].constant or 0
-        heads = call.int("num_heads", 0) or (0 if rotary or not half else width // (2 * half))
+        heads = call.integer("num_heads", 0) or (0 if rotary or not half else width // (2 * half))
         x = heads_first(call, x, heads)
-    batch, _, length, _ = Tensor.running(x).shape
+    length = Tensor.running(x).shape[2]
     positions = call.narrowed(call.value(1), np.dtype(np.int64))
     if call.rank(1) == 1:  # where the first position of all stands
         positions = m.add(call.iota([1, length], 1), call.reshaped(positions, [1, 1]))
     y = rotated(call, x, _angles(call, cos, positions), _angles(call, sin, positions), call.flag("interleaved"))
-    scale = call.float("scale", 1.0)
+    scale = call.number("scale", 1.0)
     y = m.mul(y, call.scalar(scale, y)) if scale != 1.0 else y
     return call.out(heads_last(call, y) if flat else y)
 
@@ -167,9 +167,9 @@ def _attended(
     (_, heads, _, width), (_, kv_heads, _, _) = Tensor.running(q).shape, Tensor.running(k).shape
     if Tensor.running(v).shape[3] != width:
         raise Refused("values of another width than the keys")
-    window = call.int("local_window_size", -1)
-    softcap = call.float("softcap", 0.0)
-    return call.m.attention(
+    window = call.integer("local_window_size", -1)
+    softcap = call.number("softcap", 0.0)
+    y: Value = call.m.attention(
         q,
         k,
         v,
@@ -184,6 +184,7 @@ def _attended(
         layout="bhsd",
         pos=pos,
     )
+    return y
 
 
 def _mask(call: Call, number: int, batch: Size, queries: Size, keys: Size) -> Value | None:
@@ -230,7 +231,7 @@ def _masked_attention(
 ) -> Value:
     """Attention with what hides keys: by our kinds of masks where there is one, else by a bias."""
     queries, keys = Tensor.running(q).shape[2], Tensor.running(k).shape[2]
-    scale = call.float("scale", 0.0)
+    scale = call.number("scale", 0.0)
     if bias is None and mask is None:
         return _attended(call, q, k, v, None, "causal" if causal else "none", scale)
     if bias is None and not causal:
@@ -241,7 +242,7 @@ def _masked_attention(
 
 @operator("Attention", domain=MICROSOFT)
 def _attention(call: Call) -> list[Tensor | None]:
-    m, heads = call.m, call.int("num_heads", 0)
+    m, heads = call.m, call.integer("num_heads", 0)
     if call.flag("do_rotary") or call.has(6):
         raise Refused("rotations and shared buffers of the past within the operator")
     batch, length, _ = call.shape(0)
@@ -268,7 +269,7 @@ def _attention(call: Call) -> list[Tensor | None]:
 
 @operator("MultiHeadAttention", domain=MICROSOFT)
 def _multi_head(call: Call) -> list[Tensor]:
-    m, heads = call.m, call.int("num_heads", 0)
+    m, heads = call.m, call.integer("num_heads", 0)
     if not call.has(1) or not call.has(2):
         raise Refused("queries, keys and values in one operand")
     if any(call.has(number) for number in (8, 9)):
@@ -295,7 +296,7 @@ def _multi_head(call: Call) -> list[Tensor]:
 def _group_query(call: Call) -> list[Tensor]:
     """Attention over a cache: the new keys stand after so many as each sequence had, `seqlens_k + 1 - S`."""
     m = call.m
-    heads, kv_heads = call.int("num_heads", 0), call.int("kv_num_heads", 0)
+    heads, kv_heads = call.integer("num_heads", 0), call.integer("kv_num_heads", 0)
     for number, what in ((10, "a bias"), (11, "sinks")):
         if call.has(number):
             raise Refused(f"{what} as operand")
@@ -310,11 +311,11 @@ def _group_query(call: Call) -> list[Tensor]:
         places = m.add(call.iota([1, length], 1, "i32"), call.reshaped(before, [batch, 1]))
         if call.has(9):
             places = call.value(9)
-        angles = [_angles(call, call.value(number), places) for number in (7, 8)]
-        q, k = (rotated(call, x, *angles, call.flag("rotary_interleaved")) for x in (q, k))
+        cos, sin = (_angles(call, call.value(number), places) for number in (7, 8))
+        q, k = (rotated(call, x, cos, sin, call.flag("rotary_interleaved")) for x in (q, k))
     if call.has(3):
         k, v = (_cached(call, number, new, before) for number, new in ((3, k), (4, v)))
-    y = _attended(call, q, k, v, None, "causal", call.float("scale", 0.0), before)
+    y = _attended(call, q, k, v, None, "causal", call.number("scale", 0.0), before)
     return [call.out(heads_last(call, y)), call.out(k), call.out(v)]
 
 

@@ -147,7 +147,7 @@ def _while(call: Call, body: Any, carried: list[Thing], trips: Tensor | None, go
 
     def following(step: Value, on: Value, *values: Value) -> tuple[Value, ...]:
         with call.importer.region():
-            given = [call.out(call.reshaped(v, call_shape)) for v, call_shape in ((step, []), (on, []))]
+            given = [call.out(step), call.out(on)]
             found = _values(call, call.importer.inner(body, [*given, *(call.out(value) for value in values)]))
             return (m.add(step, np.int64(1)), call.reshaped(found[0], []), *found[1:])
 
@@ -161,7 +161,7 @@ def _while(call: Call, body: Any, carried: list[Thing], trips: Tensor | None, go
 @operator("Scan", since=9)
 def _scan(call: Call) -> list[Thing]:
     m, body = call.m, _graph(call, "body")
-    count = call.int("num_scan_inputs", 0)
+    count = call.integer("num_scan_inputs", 0)
     states = len(call.inputs) - count
     stacked = len(body.output) - states
     if count < 1 or states < 0 or stacked < 0 or len(body.input) != len(call.inputs):

@@ -31,7 +31,7 @@ def _kernel(call: Call, weight: Sequence[Size]) -> list[int]:
 def _conv(call: Call) -> Tensor:
     x, weight = call.value(0), call.value(1)
     over = windows(call, _kernel(call, call.shape(1)), call.shape(0)[2:])
-    y = convolved(call, x, weight, over, call.int("group", 1))
+    y = convolved(call, x, weight, over, call.integer("group", 1))
     if call.has(2):
         y = call.m.add(y, call.reshaped(call.value(2), [*call.shape(2), *[1] * len(over.kernel)]))
     return call.out(y)
@@ -95,7 +95,7 @@ def _conv_transpose(call: Call) -> Tensor:
     elif count != 2:
         raise Refused(f"transposed convolutions of {count} dimensions")
     y = m.conv_transpose2d(
-        x, weight, stride=list(over.stride), dilation=list(over.dilation), groups=call.int("group", 1)
+        x, weight, stride=list(over.stride), dilation=list(over.dilation), groups=call.integer("group", 1)
     )
     y = call.padded(y, [(0, 0), (0, 0), *((-b, e - a) for (b, a), e in zip(over.pads, extra, strict=True))], 0)
     own = Tensor.running(y).shape

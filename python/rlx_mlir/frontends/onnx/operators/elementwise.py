@@ -215,29 +215,29 @@ def _gelu(call: Call) -> Tensor:
 
 @_composed("Elu")
 def _elu(call: Call, x: Value) -> Value:
-    return call.m.where(call.m.lt(x, 0.0), (call.m.exp(x) - 1.0) * call.float("alpha", 1.0), x)
+    return call.m.where(call.m.lt(x, 0.0), (call.m.exp(x) - 1.0) * call.number("alpha", 1.0), x)
 
 
 @_composed("Celu")
 def _celu(call: Call, x: Value) -> Value:
-    alpha, m = call.float("alpha", 1.0), call.m
+    alpha, m = call.number("alpha", 1.0), call.m
     return m.maximum(x, 0.0) + m.minimum((m.exp(x / alpha) - 1.0) * alpha, 0.0)
 
 
 @_composed("Selu")
 def _selu(call: Call, x: Value) -> Value:
-    alpha, gamma = call.float("alpha", 1.67326319217681884765625), call.float("gamma", 1.05070102214813232421875)
+    alpha, gamma = call.number("alpha", 1.67326319217681884765625), call.number("gamma", 1.05070102214813232421875)
     return call.m.where(call.m.gt(x, 0.0), x, (call.m.exp(x) - 1.0) * alpha) * gamma
 
 
 @_composed("LeakyRelu")
 def _leaky_relu(call: Call, x: Value) -> Value:
-    return call.m.where(call.m.lt(x, 0.0), x * call.float("alpha", 0.01), x)
+    return call.m.where(call.m.lt(x, 0.0), x * call.number("alpha", 0.01), x)
 
 
 @_composed("ThresholdedRelu")
 def _thresholded_relu(call: Call, x: Value) -> Value:
-    return call.m.where(call.m.gt(x, call.float("alpha", 1.0)), x, 0.0)
+    return call.m.where(call.m.gt(x, call.number("alpha", 1.0)), x, 0.0)
 
 
 @operator("PRelu")
@@ -248,7 +248,7 @@ def _prelu(call: Call) -> Tensor:
 
 @_composed("HardSigmoid")
 def _hard_sigmoid(call: Call, x: Value) -> Value:
-    y = x * call.float("alpha", 0.2) + call.float("beta", 0.5)
+    y = x * call.number("alpha", 0.2) + call.number("beta", 0.5)
     return call.m.maximum(call.m.minimum(y, 1.0), 0.0)
 
 
@@ -279,17 +279,17 @@ def _mish(call: Call, x: Value) -> Value:
 
 @_composed("Swish")
 def _swish(call: Call, x: Value) -> Value:
-    return x * call.m.sigmoid(x * call.float("alpha", 1.0))
+    return x * call.m.sigmoid(x * call.number("alpha", 1.0))
 
 
 @_composed("QuickGelu", domain=MICROSOFT)
 def _quick_gelu(call: Call, x: Value) -> Value:
-    return x * call.m.sigmoid(x * call.float("alpha", 1.702))
+    return x * call.m.sigmoid(x * call.number("alpha", 1.702))
 
 
 @operator("Shrink")
 def _shrink(call: Call) -> Tensor:
-    bias, limit, m = call.float("bias", 0.0), call.float("lambd", 0.5), call.m
+    bias, limit, m = call.number("bias", 0.0), call.number("lambd", 0.5), call.m
     x = call.wide(call.value(0))
     if x.dtype not in FLOATS:
         raise Refused(f"elements of type {x.dtype}")
@@ -497,7 +497,7 @@ def _checked(call: Call, dtype: np.dtype | None, number: int) -> np.dtype:
 
 @operator("Cast")
 def _cast(call: Call) -> Tensor:
-    number = call.int("to", 0)
+    number = call.integer("to", 0)
     dtype = _checked(call, NUMPY.get(number), number)
     return call.out(cast(call, call.value(0), dtype))
 
@@ -511,6 +511,6 @@ def _cast_like(call: Call) -> Tensor:
 
 @operator("BitCast")
 def _bit_cast(call: Call) -> Tensor:
-    if NUMPY.get(call.int("to", 0)) != call.dtype(0):
+    if NUMPY.get(call.integer("to", 0)) != call.dtype(0):
         raise Refused("bits of one element type that are read as another")
     return call.out(call.value(0))

@@ -56,7 +56,7 @@ def _fits(count: int) -> bool:
 @fold("Shape")
 def _shape(call: Call, x: Array | None) -> Array:
     shape = call.shape(0)
-    start, end = call.int("start", 0), call.maybe_int("end")
+    start, end = call.integer("start", 0), call.maybe_int("end")
     return array_of_sizes(shape[start:end])
 
 
@@ -74,7 +74,7 @@ def _size(call: Call, x: Array | None) -> Array:
 def _reshape(call: Call, x: Array, shape: Array) -> Array | None:
     wanted = resolved_shape(call, call.shape(0), call.sizes(1, "the shape"))
     numbers = [size.constant for size in wanted]
-    return None if None in numbers else x.reshape(numbers)  # type: ignore[arg-type]
+    return None if None in numbers else x.reshape(numbers)
 
 
 @fold("Identity")
@@ -84,7 +84,7 @@ def _identity(call: Call, x: Array) -> None:
 
 @fold("Flatten")
 def _flatten(call: Call, x: Array) -> Array:
-    axis = call.int("axis", 1)
+    axis = call.integer("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(int(np.prod(x.shape[:axis], dtype=np.int64)), -1)
 
@@ -98,7 +98,7 @@ def _squeeze(call: Call, x: Array, axes: Array | None = None) -> Array:
 @fold("Unsqueeze")
 def _unsqueeze(call: Call, x: Array, axes: Array | None = None) -> Array:
     shape = unsqueezed(call, call.shape(0), call.axes(1) or [])
-    return x.reshape([size.constant for size in shape])  # type: ignore[misc]
+    return x.reshape([size.constant for size in shape])
 
 
 @fold("Transpose")
@@ -143,7 +143,7 @@ def _split(call: Call, x: Array, parts: Array | None = None) -> list[Array] | No
     elif call.maybe_ints("split") is not None:
         sizes = call.ints("split", [])
     else:
-        count = call.int("num_outputs", len(call.outputs))
+        count = call.integer("num_outputs", len(call.outputs))
         sizes = [size.constant or 0 for size in even_parts(Size.of(x.shape[axis]), count)]
     return np.split(x, np.cumsum(sizes)[:-1].tolist(), axis)
 
@@ -178,7 +178,8 @@ def _range(call: Call, start: Array, limit: Array, step: Array) -> Array | None:
     first, last, by = (array.reshape(-1)[0] for array in (start, limit, step))
     if by == 0 or not _fits(int(max((float(last) - float(first)) / float(by), 0))):
         raise Refused(f"a range from {first} to {last} in steps of {by}")
-    return np.arange(first, last, by, start.dtype)
+    found: Array = np.arange(first, last, by, dtype=start.dtype)
+    return found
 
 
 # Arithmetic -----------------------------------------------------------------------------------------
@@ -337,7 +338,7 @@ def _where(call: Call, condition: Array, a: Array, b: Array) -> Array | None:
 
 @fold("Cast")
 def _cast(call: Call, x: Array) -> Array | None:
-    dtype = NUMPY.get(call.int("to", 0))
+    dtype = NUMPY.get(call.integer("to", 0))
     if _is_sizes(x):
         return x if dtype is not None and dtype.kind in "i" and dtype.itemsize >= 4 else None
     if dtype is None or dtype in SMALL or x.dtype in SMALL or dtype.itemsize == 1:

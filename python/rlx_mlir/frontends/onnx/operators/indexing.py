@@ -22,11 +22,10 @@ _I64 = np.dtype(np.int64)
 def counted(call: Call, number: int, size: Size) -> Value | np.ndarray:
     """Indices from 0 on, i64 or i32: those that are negative count from the end of a dimension."""
     tensor, m = call.tensor(number), call.m
-    if tensor.numbers is not None and size.constant is not None:
-        indices = tensor.numbers.astype(np.int64)
-        return np.where(indices < 0, indices + size.constant, indices)
-    if tensor.numbers is not None and np.all(tensor.numbers >= 0):
-        return tensor.numbers.astype(np.int64)
+    numbers = tensor.numbers
+    if numbers is not None and (size.constant is not None or np.all(numbers >= 0)):
+        known = numbers.astype(np.int64)
+        return np.where(known < 0, known + (size.constant or 0), known)
     indices = call.value(number)
     if indices.dtype not in (np.dtype(np.int32), _I64):
         indices = m.cast(indices, "i64")
@@ -102,7 +101,7 @@ def _depth(call: Call, number: int) -> int:
 
 @operator("GatherND")
 def _gather_nd(call: Call) -> Tensor:
-    m, batch = call.m, call.int("batch_dims", 0)
+    m, batch = call.m, call.integer("batch_dims", 0)
     x, shape, depth = call.value(0), call.shape(0), _depth(call, 1)
     indices = call.narrowed(call.value(1), _I64)
     if not 0 <= batch + depth <= len(shape):
@@ -205,7 +204,7 @@ def _scatter_elements(call: Call) -> Tensor:
 def _one_hot(call: Call) -> Tensor:
     m, rank = call.m, call.rank(0)
     depth = call.known(1, "the depth").reshape(-1)
-    axis = call.along(call.int("axis", -1), rank + 1)
+    axis = call.along(call.integer("axis", -1), rank + 1)
     count = int(depth[0])
     indices = call.value(0)
     indices = m.cast(indices, "i64") if indices.dtype != _I64 else indices

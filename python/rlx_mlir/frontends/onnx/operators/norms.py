@@ -21,7 +21,7 @@ _F32 = np.dtype(np.float32)
 @operator("LayerNormalization")
 def _layer_norm(call: Call) -> list[Tensor]:
     x, shape = call.value(0), call.shape(0)
-    axis, eps = call.axis(-1, len(shape)), call.float("epsilon", 1e-5)
+    axis, eps = call.axis(-1, len(shape)), call.number("epsilon", 1e-5)
     gamma, beta = call.value(1), call.maybe_value(2)
     found = [call.out(layer_normed(call, x, axis, gamma, beta, eps))]
     if call.wants(1) or call.wants(2):
@@ -58,7 +58,7 @@ def layer_normed(call: Call, x: Value, axis: int, gamma: Value, beta: Value | No
 @operator("RMSNormalization", "SimplifiedLayerNormalization")
 def _rms_norm(call: Call) -> list[Tensor]:
     x = call.value(0)
-    axis, eps = call.axis(-1, call.rank(0)), call.float("epsilon", 1e-5)
+    axis, eps = call.axis(-1, call.rank(0)), call.number("epsilon", 1e-5)
     found = [call.out(rms_normed(call, x, axis, call.value(1), eps))]
     if call.wants(1):
         wide, m = call.wide(x), call.m
@@ -82,13 +82,13 @@ def rms_normed(call: Call, x: Value, axis: int, gamma: Value, eps: float) -> Val
 @operator("BatchNormalization")
 def _batch_norm(call: Call) -> list[Tensor]:
     m, x = call.m, call.value(0)
-    wide, eps = call.wide(x), call.float("epsilon", 1e-5)
+    wide, eps = call.wide(x), call.number("epsilon", 1e-5)
     rank = call.rank(0)
     scale, bias, mean, variance = (call.narrowed(call.value(number), wide.dtype) for number in range(1, 5))
     found: list[Tensor] = []
     if call.version >= 14 and call.flag("training_mode"):
         axes = [axis for axis in range(rank) if axis != 1]
-        momentum = call.float("momentum", 0.9)
+        momentum = call.number("momentum", 0.9)
         own = m.mean(wide, axes)
         difference = wide - _of_channels(call, own, rank)
         spread = m.mean(difference * difference, axes)
@@ -121,26 +121,26 @@ def _instance_norm(call: Call) -> Tensor:
     channels = call.shape(0)[1].constant
     if channels is None:
         raise Refused("a number of channels that calls decide")
-    y = _grouped(call, call.value(0), call.value(1), call.value(2), channels, call.float("epsilon", 1e-5))
+    y = _grouped(call, call.value(0), call.value(1), call.value(2), channels, call.number("epsilon", 1e-5))
     return call.out(y)
 
 
 @operator("GroupNormalization")
 def _group_norm(call: Call) -> Tensor:
-    channels, groups = call.shape(0)[1].constant, call.int("num_groups", 0)
+    channels, groups = call.shape(0)[1].constant, call.integer("num_groups", 0)
     if channels is None or groups <= 0 or channels % groups:
         raise OnnxError(f"node '{call.name}': {groups} groups don't divide {call.shape(0)[1]} channels")
     gamma, beta = call.value(1), call.value(2)
     if call.version < 21:  # one for each group
         places = np.repeat(np.arange(groups, dtype=np.int64), channels // groups)
         gamma, beta = call.m.gather(gamma, places, 0), call.m.gather(beta, places, 0)
-    return call.out(_grouped(call, call.value(0), gamma, beta, groups, call.float("epsilon", 1e-5)))
+    return call.out(_grouped(call, call.value(0), gamma, beta, groups, call.number("epsilon", 1e-5)))
 
 
 @operator("LpNormalization")
 def _lp_norm(call: Call) -> Tensor:
     m, x = call.m, call.value(0)
-    wide, axis, p = call.wide(x), call.axis(-1, call.rank(0)), call.int("p", 2)
+    wide, axis, p = call.wide(x), call.axis(-1, call.rank(0)), call.integer("p", 2)
     if p == 2:
         size = m.sqrt(m.sum(wide * wide, axis, keep_dims=True))
     elif p == 1:
@@ -153,7 +153,7 @@ def _lp_norm(call: Call) -> Tensor:
 @operator("LRN")
 def _local_response(call: Call) -> Tensor:
     m, x, rank = call.m, call.value(0), call.rank(0)
-    wide, count = call.wide(x), call.int("size", 1)
+    wide, count = call.wide(x), call.integer("size", 1)
     before, channels = (count - 1) // 2, call.shape(0)[1]
     pads = [(0, 0)] * rank
     pads[1] = (before, count - 1 - before)
@@ -165,5 +165,5 @@ def _local_response(call: Call) -> Tensor:
         part = m.narrow(squares, 1, start, channels.constant)
         total = part if total is None else total + part
     assert total is not None
-    base = total * (call.float("alpha", 1e-4) / count) + call.float("bias", 1.0)
-    return call.out(call.narrowed(wide / m.pow(base, call.float("beta", 0.75)), x.dtype))
+    base = total * (call.number("alpha", 1e-4) / count) + call.number("bias", 1.0)
+    return call.out(call.narrowed(wide / m.pow(base, call.number("beta", 0.75)), x.dtype))

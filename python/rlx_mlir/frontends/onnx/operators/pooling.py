@@ -94,7 +94,7 @@ def _first_places(call: Call, x: Value, over: Windows) -> Value:
         raise Refused("places of largest elements where calls decide about sizes")
     sizes = [size.constant or 0 for size in shape]
     order = list(range(len(sizes)))
-    if call.int("storage_order", 0):  # the last two dimensions the other way round
+    if call.integer("storage_order", 0):  # the last two dimensions the other way round
         order[-2], order[-1] = order[-1], order[-2]
     numbers = np.arange(int(np.prod(sizes)), dtype=np.int64).reshape([sizes[i] for i in order]).transpose(order)
     where = call.importer.value(Tensor.of(np.ascontiguousarray(numbers)))
@@ -139,7 +139,7 @@ def _counts(call: Call, x: Value, given: Windows, over: Windows) -> Value | floa
 def _lp_pool(call: Call) -> Tensor:
     m, x = call.m, call.value(0)
     _, over = _windows(call)
-    p, size = call.int("p", 2), m.abs(call.wide(x))
+    p, size = call.integer("p", 2), m.abs(call.wide(x))
     powers = size if p == 1 else m.pow(size, float(p))
     total = pooled(call, powers, "sum", over)
     return call.out(call.narrowed(total if p == 1 else m.pow(total, 1.0 / p), x.dtype))
@@ -159,6 +159,6 @@ def _global_max(call: Call) -> Tensor:
 @operator("GlobalLpPool")
 def _global_lp(call: Call) -> Tensor:
     m, x = call.m, call.value(0)
-    p, size = call.int("p", 2), m.abs(call.wide(x))
+    p, size = call.integer("p", 2), m.abs(call.wide(x))
     total = m.sum(m.pow(size, float(p)), list(range(2, call.rank(0))), keep_dims=True)
     return call.out(call.narrowed(m.pow(total, 1.0 / p), x.dtype))

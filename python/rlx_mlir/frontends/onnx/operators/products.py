@@ -46,7 +46,7 @@ def _gemm(call: Call) -> Tensor:
     dtype = a.dtype
     a = m.transpose(a) if call.flag("transA") else a
     y = m.matmul(a, b, transpose_rhs=call.flag("transB"))
-    alpha, beta = call.float("alpha", 1.0), call.float("beta", 1.0)
+    alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
     y = m.mul(y, call.scalar(alpha, y)) if alpha != 1.0 else y
     if call.has(2) and beta != 0.0:
         c = call.value(2)
@@ -64,7 +64,7 @@ def _fused_matmul(call: Call) -> Tensor:
     if call.flag("transA"):
         a = m.transpose(a, [*range(a.ndim - 2), a.ndim - 1, a.ndim - 2])
     y = m.matmul(a, b, transpose_rhs=call.flag("transB"))
-    alpha = call.float("alpha", 1.0)
+    alpha = call.number("alpha", 1.0)
     return call.out(m.mul(y, call.scalar(alpha, y)) if alpha != 1.0 else y)
 
 

@@ -35,8 +35,8 @@ def _codes(call: Call, number: int) -> Value:
 def _along(call: Call, factor: Value, x: Sequence[Size]) -> Value:
     """Scales or zero points as what broadcasts with x: one for all, for each index of `axis`, or for blocks of it."""
     own = Tensor.running(factor).shape
-    axis = call.along(call.int("axis", 1), len(x)) if len(own) else 0
-    block = call.int("block_size", 0)
+    axis = call.along(call.integer("axis", 1), len(x)) if len(own) else 0
+    block = call.integer("block_size", 0)
     if not own or (len(own) == 1 and own[0].constant == 1 and not block):
         return call.reshaped(factor, [])
     if len(own) == 1 and not (block and len(x) == 1):
@@ -53,7 +53,7 @@ def _along(call: Call, factor: Value, x: Sequence[Size]) -> Value:
 def _quantize(call: Call) -> Tensor:
     m, shape = call.m, call.shape(0)
     x = call.value(0)
-    number = call.int("output_dtype", 0)
+    number = call.integer("output_dtype", 0)
     dtype = call.dtype(2) if call.has(2) else NUMPY.get(number) if number else np.dtype(np.uint8)
     if dtype is None or not in_graphs(dtype):
         raise Refused(f"values of graphs can't have elements of type {name_of(number) if dtype is None else dtype}")
@@ -74,7 +74,7 @@ def _quantize(call: Call) -> Tensor:
 def _dequantize(call: Call) -> Tensor:
     m, shape = call.m, call.shape(0)
     x, scale = _codes(call, 0), call.value(1)
-    number = call.int("output_dtype", 0)
+    number = call.integer("output_dtype", 0)
     dtype = NUMPY.get(number) if number else scale.dtype
     if dtype is None or not in_graphs(dtype):
         raise Refused(f"values of graphs can't have elements of type {name_of(number)}")
@@ -176,7 +176,7 @@ def _integer_conv(call: Call, x: int, weight: int, x_zero: int, w_zero: int) -> 
     if any(size.constant is None for size in sizes):
         raise Refused("a kernel whose size calls decide")
     over = windows(call, [size.constant or 0 for size in sizes], call.shape(x)[2:])
-    return convolved(call, values[0], values[1], over, call.int("group", 1))
+    return convolved(call, values[0], values[1], over, call.integer("group", 1))
 
 
 @operator("ConvInteger")
@@ -209,7 +209,7 @@ def _matmul_bits(call: Call) -> Tensor:
     """Weights in blocks along K, which become those of `mir.dequant_matmul_scaled`."""
     m = call.m
     k, n, bits, block = (
-        call.int(word, default) for word, default in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 0))
+        call.integer(word, default) for word, default in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 0))
     )
     if bits not in (2, 4, 8) or block < 16 or k <= 0 or n <= 0:
         raise Refused(f"weights of {bits} bits in blocks of {block}, for K of {k} and N of {n}")

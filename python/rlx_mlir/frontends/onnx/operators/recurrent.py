@@ -34,7 +34,7 @@ class _Weights:
     """
 
     def __init__(self, call: Call, direction: int, gates: int, functions: Sequence[str]) -> None:
-        self.hidden = call.int("hidden_size", 0) or (call.shape(2)[2].constant or 0)
+        self.hidden = call.integer("hidden_size", 0) or (call.shape(2)[2].constant or 0)
         self.functions = functions
         self.w, self.r = (_of(call, number, direction) for number in (1, 2))
         self.wb = self.rb = self.p = None

@@ -114,7 +114,7 @@ def _resize(call: Call) -> Tensor:
         if call.version >= 11
         else "asymmetric",
         call.choice("nearest_mode", "round_prefer_floor", _NEAREST) if call.version >= 11 else "floor",
-        call.float("cubic_coeff_a", -0.75),
+        call.number("cubic_coeff_a", -0.75),
         call.flag("exclude_outside"),
         call.flag("antialias"),
     )
@@ -174,7 +174,7 @@ def _resized(call: Call, rule: _Rule, along: list[tuple[int, int, int, float, tu
             own = m.constant(out)
             hidden = own if hidden is None else hidden | own
     if hidden is not None:
-        wide = m.where(hidden, m.constant(call.scalar(call.float("extrapolation_value", 0.0), wide)), wide)
+        wide = m.where(hidden, m.constant(call.scalar(call.number("extrapolation_value", 0.0), wide)), wide)
     return call.narrowed(wide, x.dtype)
 
 

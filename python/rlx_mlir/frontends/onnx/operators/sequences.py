@@ -10,7 +10,7 @@ from rlx_mlir.mir.dims import Size
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Several, Tensor, plain
+from ..tensors import Several, Tensor, Thing, plain
 
 
 @operator("SequenceConstruct")
@@ -84,7 +84,7 @@ def _concat(call: Call) -> Tensor:
     if not values:
         raise Refused("an empty sequence")
     new, rank = call.flag("new_axis"), values[0].ndim
-    axis = call.along(call.int("axis", 0), rank + new)
+    axis = call.along(call.integer("axis", 0), rank + new)
     if new:
         rows = []
         for value in values:
@@ -108,7 +108,7 @@ def _has_element(call: Call) -> Tensor:
 
 
 @operator("OptionalGetElement")
-def _get_element(call: Call) -> object:
+def _get_element(call: Call) -> list[Thing | None]:
     thing = call.inputs[0]
     if isinstance(thing, Several) and thing.optional:
         if not thing.items:

@@ -14,12 +14,12 @@ from rlx_mlir.mir.dims import Size, broadcast, is_never_negative, product
 from ..call import Call
 from ..patterns import transposed
 from ..registry import Refused, operator
-from ..tensors import Tensor, plain
+from ..tensors import Tensor, Thing, plain
 from ..types import FLOATS, NUMPY, in_graphs, name_of
 
 
 @operator("Identity")
-def _identity(call: Call) -> object:
+def _identity(call: Call) -> list[Thing | None]:
     return [call.inputs[0]]
 
 
@@ -74,7 +74,7 @@ def resolved_shape(call: Call, own: Sequence[Size], wanted: Sequence[Size]) -> l
     if rest:
         others = product(size for number, size in enumerate(shape) if number not in rest)
         total = product(own)
-        exact = total.divided_by(others) if others != 0 else None
+        exact = total.divided_by(others)
         if exact is None:
             exact = _quotient(call, total, others)
         shape[rest[0]] = exact
@@ -89,7 +89,7 @@ def _quotient(call: Call, total: Size, others: Size) -> Size:
 
 @operator("Flatten")
 def _flatten(call: Call) -> Tensor:
-    shape, axis = call.shape(0), call.int("axis", 1)
+    shape, axis = call.shape(0), call.integer("axis", 1)
     axis = axis + len(shape) if axis < 0 else axis
     return call.out(call.reshaped(call.value(0), [product(shape[:axis]), product(shape[axis:])]))
 
@@ -145,7 +145,7 @@ def _split(call: Call) -> list[Tensor]:
     elif call.maybe_ints("split") is not None:
         parts = [Size.of(part) for part in call.ints("split", [])]
     else:
-        parts = even_parts(total, call.int("num_outputs", len(call.outputs)))
+        parts = even_parts(total, call.integer("num_outputs", len(call.outputs)))
     start, found = Size.of(0), []
     for part in parts:
         found.append(call.out(sliced(call, call.value(0), axis, start, start + part)))
@@ -284,7 +284,7 @@ def _range(call: Call) -> Tensor:
 
 @operator("EyeLike")
 def _eye_like(call: Call) -> Tensor:
-    number = call.int("dtype", 0)
+    number = call.integer("dtype", 0)
     dtype = NUMPY.get(number) if number else call.dtype(0)
     if dtype is None or not in_graphs(dtype):
         raise Refused(f"values of graphs can't have elements of type {name_of(number)}")
@@ -292,7 +292,7 @@ def _eye_like(call: Call) -> Tensor:
     if len(shape) != 2:
         raise OnnxError(f"node '{call.name}': a matrix has 2 dimensions, but here {len(shape)}")
     rows, columns = call.iota(shape, 0), call.iota(shape, 1)
-    return call.out(call.m.cast(call.m.eq(rows + np.int64(call.int("k", 0)), columns), dtype))
+    return call.out(call.m.cast(call.m.eq(rows + np.int64(call.integer("k", 0)), columns), dtype))
 
 
 @operator("Trilu")
@@ -322,10 +322,10 @@ def _pad(call: Call) -> Tensor:
         pads[call.along(axis, rank)] = (numbers[number], numbers[number + len(axes)])
     mode = call.choice("mode", "constant", ("constant", "edge", "reflect", "wrap"))
     if mode == "constant":
-        fill: object = call.float("value", 0.0) if call.version < 11 else 0
+        fill: object = call.number("value", 0.0) if call.version < 11 else 0
         if call.has(2):
-            numbers = call.tensor(2).numbers
-            fill = call.reshaped(call.value(2), []) if numbers is None else numbers.reshape(-1)[0]
+            known = call.tensor(2).numbers
+            fill = call.reshaped(call.value(2), []) if known is None else known.reshape(-1)[0]
         return call.out(call.padded(x, pads, fill))
     for axis, (before, after) in enumerate(pads):
         x = _repeated(call, x, axis, before, after, mode)
@@ -350,24 +350,24 @@ def _repeated(call: Call, x: Value, axis: int, before: int, after: int, mode: st
 @operator("DepthToSpace")
 def _depth_to_space(call: Call) -> Tensor:
     n, c, h, w = call.shape(0)
-    block = call.int("blocksize", 0)
+    block = call.integer("blocksize", 0)
     if call.choice("mode", "DCR", ("DCR", "CRD")) == "DCR":
-        shape, order = [n, block, block, c // (block * block), h, w], [0, 3, 4, 1, 5, 2]
+        wide = call.reshaped(call.value(0), [n, block, block, c // (block * block), h, w])
+        wide = call.m.transpose(wide, [0, 3, 4, 1, 5, 2])
     else:
-        shape, order = [n, c // (block * block), block, block, h, w], [0, 1, 4, 2, 5, 3]
-    wide = call.m.transpose(call.reshaped(call.value(0), shape), order)
+        wide = call.reshaped(call.value(0), [n, c // (block * block), block, block, h, w])
+        wide = call.m.transpose(wide, [0, 1, 4, 2, 5, 3])
     return call.out(call.reshaped(wide, [n, c // (block * block), h * block, w * block]))
 
 
 @operator("SpaceToDepth")
 def _space_to_depth(call: Call) -> Tensor:
     n, c, h, w = call.shape(0)
-    block = call.int("blocksize", 0)
-    first, columns = ([0, 3, 5, 1, 2, 4], [n, c, h // block, block, w // block, block])
-    wide = call.reshaped(call.value(0), columns)
-    if call.text("mode", "DCR") == "CRD":
-        first = [0, 1, 3, 5, 2, 4]
-    return call.out(call.reshaped(call.m.transpose(wide, first), [n, c * block * block, h // block, w // block]))
+    block = call.integer("blocksize", 0)
+    wide = call.reshaped(call.value(0), [n, c, h // block, block, w // block, block])
+    order = [0, 1, 3, 5, 2, 4] if call.text("mode", "DCR") == "CRD" else [0, 3, 5, 1, 2, 4]
+    wide = call.m.transpose(wide, order)
+    return call.out(call.reshaped(wide, [n, c * block * block, h // block, w // block]))
 
 
 @operator("CenterCropPad")
@@ -388,7 +388,7 @@ def _center_crop_pad(call: Call) -> Tensor:
 @operator("ReverseSequence")
 def _reverse_sequence(call: Call) -> Tensor:
     x, lengths, m = call.value(0), call.value(1), call.m
-    time, batch, shape = call.int("time_axis", 0), call.int("batch_axis", 1), call.shape(0)
+    time, batch, shape = call.integer("time_axis", 0), call.integer("batch_axis", 1), call.shape(0)
     if {time, batch} != {0, 1}:
         raise OnnxError(f"node '{call.name}': time and batch are dimensions 0 and 1, but are {time} and {batch}")
     pair = [shape[batch], shape[time]]

@@ -62,7 +62,7 @@ def _dft(call: Call) -> Tensor:
     if call.version >= 20:
         axis = call.known_ints(2, "the axis")[0] if call.has(2) else -2
     else:
-        axis = call.int("axis", 1)
+        axis = call.integer("axis", 1)
     axis = call.along(axis, rank)
     x = call.value(0)
     if x.dtype in HALVES:
