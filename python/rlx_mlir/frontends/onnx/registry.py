@@ -84,9 +84,12 @@ def fold_of(domain: str, name: str) -> Fold | None:
     return _FOLDS.get(name) if canonical(domain) == "" else None
 
 
-def handled() -> list[tuple[str, str]]:
-    """(domain, name) of each operator that has a handler, in order."""
-    return sorted(_HANDLERS)
+def by_family() -> dict[tuple[str, str], list[str]]:
+    """The operators that have a handler, by domain and by the module under `operators` that has it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for (domain, name), versions in sorted(_HANDLERS.items()):
+        found.setdefault((domain, versions[0][1].__module__.rpartition(".")[2]), []).append(name)
+    return found
 
 
 def as_arrays(found: Any) -> list[np.ndarray]:
