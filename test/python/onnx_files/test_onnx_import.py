@@ -14,6 +14,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 import onnx_models  # noqa: E402
+from documents import blocks, run_python  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 from onnx_models import Builder  # noqa: E402
@@ -43,6 +44,10 @@ def check(model: Any, inputs: dict[str, np.ndarray], *, fixed: Any = None, toler
 
 def operations(model: Any) -> list[str]:
     return [node.op for node in model.module.nodes()]
+
+
+def test_what_documentation_shows(tmp_path: Path) -> None:
+    run_python(blocks("docs/onnx.md", "python"), tmp_path)
 
 
 # Encoders -------------------------------------------------------------------------------------------
@@ -404,3 +409,43 @@ def test_tensors_of_a_wrong_number_of_elements_are_refused() -> None:
         change(model.graph.initializer[0])
         with pytest.raises(RlxError, match=message):
             rlx.from_onnx(model)
+
+
+def test_functions_that_grow_without_end_meet_the_budget() -> None:
+    """Each function calls the next one twice: 2^30 nodes."""
+    info = helper.make_tensor_value_info
+    functions = []
+    for number in range(30):
+        op, domain = ("Relu", "") if number == 29 else (f"f{number + 1}", "own")
+        nodes = [helper.make_node(op, ["a"], ["b"], domain=domain), helper.make_node(op, ["b"], ["c"], domain=domain)]
+        sets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+        functions.append(helper.make_function("own", f"f{number}", ["a"], ["c"], nodes, sets))
+    graph = helper.make_graph(
+        [helper.make_node("f0", ["x"], ["y"], domain="own")],
+        "deep",
+        [info("x", TensorProto.FLOAT, [2])],
+        [info("y", TensorProto.FLOAT, [2])],
+    )
+    model = helper.make_model(graph, functions=functions, opset_imports=sets)
+    with rlx.budget(nodes=200), pytest.raises(BudgetError, match="needs 201, but the budget 'nodes'"):
+        rlx.from_onnx(model)
+
+
+@pytest.mark.parametrize("op", ["Range", "OneHot", "Resize", "Pad"])
+def test_sizes_that_no_model_needs_take_no_memory(op: str) -> None:
+    b = Builder()
+    if op == "Range":
+        y = b.node("Add", "x", b.node("Range", np.float32(0), np.float32(1e15), np.float32(1)))
+    elif op == "OneHot":
+        places, values = b.node("Cast", "x", to=TensorProto.INT64), np.array([0.0, 1.0], np.float32)
+        y = b.node("OneHot", places, np.array(1 << 50), values)
+    elif op == "Resize":
+        y = b.node("Resize", "x", "", "", np.array([1 << 40]), mode="linear")
+    else:
+        y = b.node("Pad", "x", np.array([0, 1 << 50]), mode="wrap")
+    model = b.model({"x": (np.float32, [4])}, [y], 18)
+    if op == "OneHot":  # nothing is made before a call, and no call has so much memory
+        assert rlx.from_onnx(model).module.outputs[y].shape == (4, 1 << 50)
+        return
+    with pytest.raises(OnnxUnsupportedError, match=r"a table of .* elements"):
+        rlx.from_onnx(model)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from .tensors import Several, Tensor, Thing, plain, sizes_of
 from .types import FLOATS, HALVES
 
 Kind = TypeVar("Kind")
+
+#: Elements that tables have at most which are computed while a file is read, such as weights of a resize.
+MOST_MADE = 1 << 26
 
 _F32 = np.dtype(np.float32)
 
@@ -251,6 +255,11 @@ class Call:
         """Refuses an operand that isn't of floats."""
         if self.dtype(number) not in FLOATS:
             raise Refused(f"elements of type {self.dtype(number)}")
+
+    def affordable(self, *sizes: int) -> None:
+        """Refuses tables that are made while the file is read and have more elements than any model needs."""
+        if math.prod(sizes) > MOST_MADE:
+            raise Refused(f"a table of {' x '.join(map(str, sizes))} elements")
 
     # -- what handlers share -----------------------------------------------------------------------------------------
 

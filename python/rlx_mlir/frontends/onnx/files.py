@@ -18,7 +18,7 @@ import numpy as np
 
 from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.errors import OnnxError, UnsupportedError, shortened
+from rlx_mlir.errors import InputError, OnnxError, UnsupportedError, shortened
 from rlx_mlir.files import check_regular, inside, open_regular
 
 from .types import NUMPY, SMALL, name_of
@@ -48,7 +48,7 @@ def read_model(source: object) -> tuple[Any, Path | None, str]:
     Args:
         source: path of a file, its bytes, or an `onnx.ModelProto`.
 
-    Raises OnnxError where it can't be read or is no model.
+    Raises OnnxError where it can't be read or is no model, InputError for what is none of these.
     """
     onnx = onnx_library()
     if isinstance(source, onnx.ModelProto):
@@ -56,7 +56,7 @@ def read_model(source: object) -> tuple[Any, Path | None, str]:
     if isinstance(source, bytes):
         return _parsed(onnx, source, "the model", None), None, "the model"
     if not isinstance(source, str | os.PathLike):
-        raise OnnxError(f"a model is a path, bytes or an onnx.ModelProto, but got {shortened(source)}")
+        raise InputError(f"a model is a path, bytes or an onnx.ModelProto, but got {shortened(source)}")
     with foreign_errors(shortened(source), OnnxError):
         path = Path(source)
     size = check_regular(path, error=OnnxError)

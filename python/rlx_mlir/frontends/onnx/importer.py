@@ -251,6 +251,7 @@ class Importer:
         """Builds nodes, in order; those that can't be are noted."""
         for node in nodes:
             self._nodes += 1
+            budgets.check("nodes", self._nodes, "the model, with bodies of functions and steps of loops,")
             name = node.name or next(iter(node.output), "") or node.op_type
             for output in node.output:
                 if output and output in scope.things:

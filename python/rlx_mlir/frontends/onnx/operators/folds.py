@@ -15,7 +15,7 @@ import numpy as np
 from rlx_mlir.mir.dims import Size, is_never_negative, maximum, minimum
 
 from ..call import Call
-from ..registry import Refused, fold
+from ..registry import fold
 from ..tensors import MOST_FOLDED, array_of_sizes
 from ..types import NUMPY, SMALL, is_integer
 from .shapes import even_parts, resolved_shape, unsqueezed
@@ -177,7 +177,7 @@ def _range(call: Call, start: Array, limit: Array, step: Array) -> Array | None:
         return None
     first, last, by = (array.reshape(-1)[0] for array in (start, limit, step))
     if by == 0 or not _fits(int(max((float(last) - float(first)) / float(by), 0))):
-        raise Refused(f"a range from {first} to {last} in steps of {by}")
+        return None
     found: Array = np.arange(first, last, by, dtype=start.dtype)
     return found
 

@@ -132,6 +132,7 @@ def _group_norm(call: Call) -> Tensor:
         raise OnnxError(f"node '{call.name}': {groups} groups don't divide {call.shape(0)[1]} channels")
     gamma, beta = call.value(1), call.value(2)
     if call.version < 21:  # one for each group
+        call.affordable(channels)
         places = np.repeat(np.arange(groups, dtype=np.int64), channels // groups)
         gamma, beta = call.m.gather(gamma, places, 0), call.m.gather(beta, places, 0)
     return call.out(_grouped(call, call.value(0), gamma, beta, groups, call.number("epsilon", 1e-5)))

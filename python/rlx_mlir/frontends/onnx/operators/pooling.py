@@ -93,6 +93,7 @@ def _first_places(call: Call, x: Value, over: Windows) -> Value:
     if any(size.constant is None for size in shape):
         raise Refused("places of largest elements where calls decide about sizes")
     sizes = [size.constant or 0 for size in shape]
+    call.affordable(*sizes)
     order = list(range(len(sizes)))
     if call.integer("storage_order", 0):  # the last two dimensions the other way round
         order[-2], order[-1] = order[-1], order[-2]

@@ -84,9 +84,10 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
 
 
-def _matrix(rule: _Rule, size: int, places: np.ndarray, scale: float) -> np.ndarray:
+def _matrix(call: Call, rule: _Rule, size: int, places: np.ndarray, scale: float) -> np.ndarray:
     """The weights [places, size] of the operand's rows in the result's."""
     rows = np.arange(len(places))
+    call.affordable(len(places), size)
     found = np.zeros((len(places), size))
     if rule.mode == "nearest":
         found[rows, np.clip(_nearest(rule, places), 0, size - 1).astype(np.int64)] = 1
@@ -167,8 +168,9 @@ def _resized(call: Call, rule: _Rule, along: list[tuple[int, int, int, float, tu
             raise Refused(f"dimension {axis}, whose size calls decide")
         if size == 0 or count <= 0:
             raise OnnxError(f"node '{call.name}': a dimension of {size} becomes one of {count}")
+        call.affordable(count)
         places = _places(rule, size, count, scale, roi)
-        wide = _weighted(call, wide, axis, _matrix(rule, size, places, scale), nearest=rule.mode == "nearest")
+        wide = _weighted(call, wide, axis, _matrix(call, rule, size, places, scale), nearest=rule.mode == "nearest")
         if rule.coordinates == "tf_crop_and_resize":
             out = ((places < 0) | (places > size - 1)).reshape([-1, *[1] * (x.ndim - axis - 1)])
             own = m.constant(out)

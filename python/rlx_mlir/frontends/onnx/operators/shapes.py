@@ -266,8 +266,11 @@ def _constant_of_shape(call: Call) -> Tensor:
 def _range(call: Call) -> Tensor:
     m, dtype = call.m, call.dtype(0)
     if dtype in FLOATS:
-        known = [call.known(number, "a bound").reshape(-1)[0] for number in range(3)]
-        return Tensor.of(np.arange(*known, dtype=dtype))
+        start_, limit_, by_ = (float(call.known(number, "a bound").reshape(-1)[0]) for number in range(3))
+        if not by_ or not np.isfinite([start_, limit_, by_]).all():
+            raise OnnxError(f"node '{call.name}': a range from {start_} to {limit_} in steps of {by_}")
+        call.affordable(int(max((limit_ - start_) / by_, 0)))
+        return Tensor.of(np.arange(start_, limit_, by_, dtype))
     (start,), (limit,), (step,) = (call.sizes(number, "a bound") for number in range(3))
     by = step.constant
     if by is None or by == 0:
@@ -343,6 +346,7 @@ def _repeated(call: Call, x: Value, axis: int, before: int, after: int, mode: st
         return x
     if size is None:
         raise Refused(f"padding by '{mode}' of a dimension whose size calls decide")
+    call.affordable(size + before + after)
     places = np.pad(np.arange(size), (before, after), mode=mode)  # type: ignore[call-overload]
     return call.m.gather(x, places.astype(np.int64), axis)
 

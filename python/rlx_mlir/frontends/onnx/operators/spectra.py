@@ -102,6 +102,7 @@ def _stft(call: Call) -> Tensor:
     if length is None or step <= 0 or shape[1].constant is None or (len(shape) == 3 and shape[2].constant != 1):
         raise Refused(f"frames of {length} in steps of {step} of {list(map(str, shape))}")
     count = (shape[1].constant - length) // step + 1
+    call.affordable(count, length)
     places = np.arange(count, dtype=np.int64)[:, None] * step + np.arange(length, dtype=np.int64)
     x = call.reshaped(call.value(0), shape[:2])
     frames = m.gather(x, call.importer.value(Tensor.of(places)), 1)
