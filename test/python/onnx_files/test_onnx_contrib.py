@@ -137,6 +137,7 @@ def test_embed_layer_norm() -> None:
 
 
 @pytest.mark.parametrize("mask", ["none", "keys", "lengths", "pairs", "causal", "keys, causal", "bias"])
+@pytest.mark.quick(4)
 def test_attention_of_one_weight(mask: str) -> None:
     x, weight, bias = normal(B, S, H), normal(H, 3 * H) / 4, normal(3 * H)
     inputs, operands, hidden = {"x": x}, ["x", weight, bias], np.zeros((B, 1, S, S))
@@ -173,6 +174,7 @@ def test_attention_with_a_past() -> None:
 
 
 @pytest.mark.parametrize("mask", ["none", "keys", "bias", "both", "past"])
+@pytest.mark.quick(3)
 def test_attention_of_three_operands(mask: str) -> None:
     keys = S if mask == "past" else 7
     inputs = {"q": normal(B, S, H), "k": normal(B, keys, H), "v": normal(B, keys, H)}

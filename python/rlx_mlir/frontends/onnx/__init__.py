@@ -33,7 +33,8 @@ def from_onnx(model: str | os.PathLike[str] | bytes | Any, *, fixed: Mapping[str
         BudgetError: the file has more nodes or tensors than `rlx_mlir.budget` allows.
     """
     arrays = {}
-    for name, value in (checks.mapping("fixed", fixed, "a mapping from names to arrays") if fixed else {}).items():
+    given = {} if fixed is None else checks.mapping("fixed", fixed, "a mapping from names to arrays")
+    for name, value in given.items():
         if not isinstance(name, str):
             raise InputError(f"'fixed' has arrays by names, but got {checks.shown(name)}")
         arrays[name] = as_array(f"'{name}' in 'fixed'", value)

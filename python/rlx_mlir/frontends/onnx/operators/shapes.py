@@ -270,7 +270,7 @@ def _range(call: Call) -> Tensor:
         if not by_ or not np.isfinite([start_, limit_, by_]).all():
             raise OnnxError(f"node '{call.name}': a range from {start_} to {limit_} in steps of {by_}")
         call.affordable(int(max((limit_ - start_) / by_, 0)))
-        return Tensor.of(np.arange(start_, limit_, by_, dtype))
+        return Tensor.of(np.arange(start_, limit_, by_, dtype=dtype))
     (start,), (limit,), (step,) = (call.sizes(number, "a bound") for number in range(3))
     by = step.constant
     if by is None or by == 0:
