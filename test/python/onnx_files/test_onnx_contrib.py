@@ -121,15 +121,16 @@ def test_skip_norms(simple: bool) -> None:
     close(inverse, 1 / np.sqrt(squares[..., None] + 1e-12))
 
 
-def test_embed_layer_norm() -> None:
+@pytest.mark.parametrize("segments", [False, True])
+def test_embed_layer_norm(segments: bool) -> None:
     ids = RANDOM.integers(0, 20, (B, S)).astype(np.int32)
-    inputs = {"ids": ids, "types": ids % 2, "mask": (ids > 3).astype(np.int32)}
+    inputs = {"ids": ids, "mask": (ids > 3).astype(np.int32)} | ({"types": ids % 2} if segments else {})
     words, places, types, gamma, beta = normal(20, H), normal(16, H), normal(2, H), normal(H), normal(H)
     kinds = [TensorProto.FLOAT, TensorProto.INT32]
-    operands = ["ids", "types", words, places, types, gamma, beta, "mask"]
+    operands = ["ids", "types" if segments else "", words, places, types, gamma, beta, "mask"]
     shapes = {name: ["b", "s"] for name in inputs}
     normed, counts = run("EmbedLayerNormalization", inputs, operands, 2, shapes, types=kinds)
-    close(normed, layer_norm(words[ids] + places[:S] + types[ids % 2], gamma, beta))
+    close(normed, layer_norm(words[ids] + places[:S] + types[ids % 2 if segments else 0], gamma, beta))
     np.testing.assert_array_equal(counts, inputs["mask"].sum(1))
 
 

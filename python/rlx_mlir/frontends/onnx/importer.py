@@ -131,8 +131,6 @@ class Importer:
         with foreign_errors("outputs of the graph", OnnxError):
             self.graph.set_outputs(outputs)
         self.graph.erase_dead()
-        read = {value.name for value in self.graph.params if self.graph.use_count(value)}
-        self.params = {name: array for name, array in self.params.items() if name in read}
 
     def _noted(self, kind: str, name: str, run: Any) -> None:
         """Runs what may be refused, and notes a refusal of an input or output."""

@@ -92,8 +92,8 @@ def _embed_layer_norm(call: Call) -> list[Tensor]:
     else:
         length = call.shape(0)[1]
         x = m.add(x, m.slice(call.value(3), 0, 0, plain([length])[0]))
-    if call.has(1) and call.has(4):
-        x = m.add(x, rows(4, 1))
+    if call.has(4):  # without segments, all tokens are of the first one
+        x = m.add(x, rows(4, 1) if call.has(1) else m.narrow(call.value(4), 0, 0, 1))
     y = layer_normed(call, x, 2, call.value(5), call.value(6), call.number("epsilon", 1e-12))
     if call.has(7):
         counts = m.sum(m.cast(m.ne(call.value(7), call.scalar(0, call.value(7))), _I32), 1)
