@@ -7,6 +7,7 @@
 - docs/passes.md: every pass and named pipeline, from their registry
 - README.md: the tables of stages and pipelines, between the marks that it has for them
 - docs/security.md: the table of budgets, likewise
+- docs/onnx.md: the operators of ONNX files that are known
 - docs/architecture.md: the floors of the package, from the contracts in pyproject.toml that `make check-imports` keeps
 - python/rlx_mlir/hir/elementwise.py: the builders of functions of elements, from their records
 
@@ -245,6 +246,19 @@ def derivative_rules() -> Iterator[str]:
     yield from table(("operation", "reverse", "forward", "batch", "cotangents"), rows)
 
 
+def onnx_operators() -> Iterator[str]:
+    """The operators of ONNX that have a handler, by domain and by the file that has it."""
+    from rlx_mlir.frontends.onnx import operators
+    from rlx_mlir.frontends.onnx.registry import by_family
+
+    rows = []
+    for (domain, family), names in sorted(by_family().items()):
+        doc = inspect.getdoc(getattr(operators, family)) or ""
+        what = " ".join(re.split(r"[.:]\s|\.$", doc)[0].split())
+        rows.append((domain or "ai.onnx", what, ", ".join(f"`{name}`" for name in names)))
+    yield from table(("domain", "family", "operators"), rows)
+
+
 def elementwise_builders() -> str:
     """The module of the builders of functions of elements."""
     from rlx_mlir.mir.functions import FUNCTIONS
@@ -313,6 +327,7 @@ def main() -> int:
     texts[ROOT / "README.md"] = filled("README.md", stages=stages(), pipelines=readme_pipelines())
     texts[ROOT / "docs" / "security.md"] = filled("docs/security.md", budgets=budget_table())
     texts[ROOT / "docs" / "differentiation.md"] = filled("docs/differentiation.md", rules=derivative_rules())
+    texts[ROOT / "docs" / "onnx.md"] = filled("docs/onnx.md", operators=onnx_operators())
     texts[ROOT / "docs" / "architecture.md"] = filled("docs/architecture.md", floors=floors())
     texts[ROOT / "python" / "rlx_mlir" / "hir" / "elementwise.py"] = elementwise_builders()
     stale = 0

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rlx_mlir.codegen.cpu.own_generators import unregister_generator as unregister_generator
     from rlx_mlir.compiler import compile as compile
     from rlx_mlir.compiler import emit as emit
+    from rlx_mlir.frontends.onnx import from_onnx as from_onnx
     from rlx_mlir.hir import GraphModule as GraphModule
     from rlx_mlir.hir import Value as Value
     from rlx_mlir.interpreter import interpret as interpret
@@ -74,6 +75,7 @@ _EXPORTS: dict[str, str | None] = {
     "Session": "rlx_mlir.models.session",
     "compile": "rlx_mlir.compiler",
     "draw": "rlx_mlir.stages",
+    "from_onnx": "rlx_mlir.frontends.onnx",
     "grad": "rlx_mlir.autodiff",
     "grad_with_loss": "rlx_mlir.autodiff",
     "hessian": "rlx_mlir.autodiff",

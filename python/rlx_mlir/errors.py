@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 #: Names that a word is compared with at most, and characters of a name that are compared: comparing takes time that
 #: grows with all of these, and names may be a stranger's.
@@ -143,6 +143,20 @@ class UnsupportedError(CompileError):
     """The input is valid, but uses something that is not implemented for the chosen target or format."""
 
 
+class OnnxUnsupportedError(UnsupportedError):
+    """An ONNX file has nodes that can't be compiled; the message lists all of them.
+
+    Attributes:
+        operators: how many nodes of each operator, by its name.
+        inputs: names of the model's inputs which, once they are fixed, leave nothing that is refused as undecided.
+    """
+
+    def __init__(self, message: str, *, operators: Mapping[str, int] | None = None, inputs: Iterable[str] = ()) -> None:
+        self.operators = dict(operators or {})
+        self.inputs = tuple(inputs)
+        super().__init__(message)
+
+
 class ExecutionError(RlxError):
     """Compiled code could not be loaded or run: a missing symbol, a device error, memory that cannot be had."""
 
@@ -256,6 +270,10 @@ class ModelFileError(RlxError, ValueError):
 
 class SafetensorsError(ModelFileError):
     """A safetensors file is malformed, or a tensor in it cannot be read."""
+
+
+class OnnxError(ModelFileError):
+    """An ONNX file is malformed, or a tensor that it names can't be read."""
 
 
 class TokenizerError(RlxError, ValueError):

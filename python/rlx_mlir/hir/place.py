@@ -13,8 +13,8 @@ from rlx_mlir.locations import block_name, source_line
 
 __all__ = ["Place", "block_name", "caller", "checking", "source_line"]
 
-#: Folders whose functions build for a caller: graphs, and derivatives of them.
-_OURS = tuple(os.path.join(light.PACKAGE, folder, "") for folder in ("hir", "autodiff"))
+#: Folders whose functions build for a caller: graphs, derivatives of them, graphs of files.
+_OURS = tuple(os.path.join(light.PACKAGE, folder, "") for folder in ("hir", "autodiff", "frontends"))
 
 
 @dataclass(frozen=True)

@@ -358,6 +358,17 @@ def of_optim() -> dict[str, Call]:
     }
 
 
+def onnx_file() -> bytes:
+    """A file whose graph gives its input; without the library onnx, every call is refused."""
+    try:
+        from onnx import TensorProto, helper
+    except ImportError:
+        return b""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "own", [x], [y])
+    return bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+
+
 def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
     m = small()
     options = tuple(field.name for field in dataclasses.fields(rlx.CompileOptions))[1:]
@@ -371,6 +382,7 @@ def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
         "compile": Call(rlx.compile, (m,), more=options),
         "draw": Call(rlx.draw, (m, "mir")),
         "emit": Call(rlx.emit, (m, "mir"), more=options),
+        "from_onnx": Call(rlx.from_onnx, (onnx_file(),), {"fixed": {}}),
         "inspect": Call(rlx.inspect, (m,), more=options),
         "interpret": Call(rlx.interpret, (m, arrays), theirs=("class",)),
         "load": Call(rlx.load, (folder / "f.rlx",), of_files=True),

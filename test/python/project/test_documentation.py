@@ -42,6 +42,7 @@ ELSEWHERE = {
     "docs/writing-a-pass.md": "project/test_packaging.py",
     "docs/debugging.md": "tools/test_reports.py",
     "docs/formats.md": "formats/test_own_formats.py",
+    "docs/onnx.md": "onnx_files/test_onnx_import.py",
     "docs/own-operations.md": "hir/test_own_ops.py",
     "CONTRIBUTING.md": "codegen_cpu/test_generators.py",
 }
