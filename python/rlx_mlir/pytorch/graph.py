@@ -206,7 +206,7 @@ class Importer:
             return self._size_of(node, meta)
         name = operator_name(node.target)
         try:
-            arguments, options = self._arguments(node.args), self._arguments(node.kwargs)
+            arguments, options = self.arguments(node.args), self.arguments(node.kwargs)
             folder = FOLDERS.get(name)
             if folder is not None and (found := folder(self, *arguments, **options)) is not None:
                 return found
@@ -237,12 +237,12 @@ class Importer:
         except UnsupportedError as error:
             return self._missing(operator_name(node.target), str(error))
 
-    def _arguments(self, given: Any) -> Any:
+    def arguments(self, given: Any) -> Any:
         """Arguments with what nodes stand for in their place."""
         if isinstance(given, list | tuple):
-            return type(given)(self._arguments(each) for each in given)
+            return type(given)(self.arguments(each) for each in given)
         if isinstance(given, Mapping):
-            return {key: self._arguments(each) for key, each in given.items()}
+            return {key: self.arguments(each) for key, each in given.items()}
         if hasattr(given, "all_input_nodes"):
             return self._entries[given]
         return given

@@ -18,6 +18,7 @@ from rlx_mlir.mir.dims import DEFAULT_MAXIMUM
 from rlx_mlir.place import located
 from rlx_mlir.pytorch import handlers as handlers
 from rlx_mlir.pytorch.graph import HANDLERS, Importer
+from rlx_mlir.pytorch.scans import whole_scans
 from rlx_mlir.pytorch.symbols import Symbols, symbol_name
 from rlx_mlir.pytorch.tensors import array_of, tensor_of, word_of
 from rlx_mlir.runtime.executable import Executable
@@ -137,9 +138,10 @@ def from_torch(
             raise InputError("an ExportedProgram has its example inputs already, but 'args' or 'kwargs' were given")
         exported = model
     elif isinstance(model, torch.nn.Module):
-        exported = torch.export.export(
-            model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
-        )
+        with whole_scans():
+            exported = torch.export.export(
+                model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
+            )
     else:
         raise InputError(f"'model' is a torch.nn.Module or an ExportedProgram, but got {checks.shown(model)}")
     name = checks.text("name", name) if name is not None else type(model).__name__

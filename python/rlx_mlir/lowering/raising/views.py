@@ -41,6 +41,13 @@ def add_patterns(raising: Raising) -> None:
                 return raising.replace(rewriter, op, x)
         return None
 
+    @raising.pattern(mir.MatmulOp)
+    def read_weight_in_place(op: mir.MatmulOp, rewriter: Rewriter) -> None:
+        """x transpose(w) -> x w^T, of a matrix"""
+        turned = producer(op.rhs, mir.TransposeOp)
+        if turned is not None and list(turned.permutation) == [1, 0] and not op.transpose_rhs:
+            raising.replace(rewriter, op, mir.matmul(op.lhs, turned.x, transpose_rhs=True))
+
     @raising.pattern(mir.ReshapeOp)
     def split_batched_product(op: mir.ReshapeOp, rewriter: Rewriter) -> None:
         """reshape(reshape(a) reshape(b)) -> a b, where only leading dimensions are joined and parted again"""

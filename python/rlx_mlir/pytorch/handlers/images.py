@@ -8,7 +8,7 @@ from typing import Any
 
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, operator_name, static
 
 
 def _numbers(given: Any, count: int) -> list[int]:
@@ -92,6 +92,7 @@ def _conv(
     if rank not in (1, 2) or x.ndim != weight.ndim:
         raise Unhandled(f"of {rank} dimensions" if rank not in (1, 2) else "without a batch")
     fill = [[0], [1]] if rank == 1 else [[], []]  # of the height that sequences don't have
+    wanted = im.node.meta["val"]
     found = im.m.conv2d(
         _of_images(x, im),
         _of_images(weight, im),
@@ -100,7 +101,22 @@ def _conv(
         dilation=[*fill[1], *_numbers(dilation, rank)],
         groups=groups,
     )
-    return im.reshaped(_with_bias(im, found, bias))
+    return im.reshaped(_with_bias(im, found, bias), im.shape(wanted[0] if isinstance(wanted, tuple) else wanted))
+
+
+def scaled_convolution(im: Importer, node: Any, factor: Value, shift: Value) -> Value | None:
+    """factor conv(x) + shift, of numbers by channel, as a convolution with other weights: made once of parameters.
+
+    Args:
+        node: what makes conv(x); None is given where it is no convolution, or has other readers.
+    """
+    if operator_name(node.target) not in ("aten.conv2d.default", "aten.conv1d.default") or len(node.users) > 1:
+        return None
+    given = im.value(im.arguments(node.args))
+    x, weight, bias, stride, padding, dilation, groups = (*given, *(None, 1, 0, 1, 1)[len(given) - 2 :])
+    scaled = weight * im.m.reshape(factor, [-1, *[1] * (weight.ndim - 1)])
+    shift = shift if bias is None else bias * factor + shift
+    return _conv(im, x, scaled, shift, stride, padding, dilation, groups)
 
 
 def _with_bias(im: Importer, x: Value, bias: Value | None) -> Value:

@@ -12,6 +12,7 @@ from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.pytorch.graph import Importer, Unhandled, folds, handles
+from rlx_mlir.pytorch.handlers.images import scaled_convolution
 from rlx_mlir.pytorch.positions import Conditions
 
 
@@ -141,7 +142,8 @@ def batch_norm(
 ) -> Any:
     """(x - mean) / sqrt(variance + eps) weight + bias, channel by channel, by what was seen in training.
 
-    Computed from vectors as x times one plus another: such vectors are made once where all are parameters.
+    Computed from vectors as x times one plus another: such vectors are made once where all are parameters. After a
+    convolution that nothing else reads, its weights take them.
     """
     is_plain = "batch_norm.default" in str(im.node.target)
     if is_plain and rest[0]:
@@ -151,7 +153,9 @@ def batch_norm(
     factor = m.rsqrt(variance + float(eps))
     factor = factor if weight is None else factor * weight
     shift = -(mean * factor) if bias is None else bias - mean * factor
-    found = x * m.reshape(factor, channels) + m.reshape(shift, channels)
+    found = scaled_convolution(im, im.node.args[0], factor, shift)
+    if found is None:
+        found = x * m.reshape(factor, channels) + m.reshape(shift, channels)
     return found if is_plain else (found, None, None)
 
 
@@ -181,8 +185,9 @@ def _group_norm(im: Importer, x: Value, groups: int, weight: Any, bias: Any, eps
 
 # -- attention -----------------------------------------------------------------------------------------------------------
 
-#: The mask that a fold has found to be nothing, or causal: `attention` is given its word.
+#: Attention as models call it, and as PyTorch calls it for CPUs where it traces gradients.
 _ATTENTION = "aten.scaled_dot_product_attention.default"
+_FLASH = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 
 
 @folds(_ATTENTION)
@@ -231,6 +236,70 @@ def attention(
     return _attention(im, q, k, v, mask, "custom" if mask.dtype.kind == "b" else "bias", dropout_p, **options)
 
 
+@folds(_FLASH)
+def flash_attention_of_known_mask(
+    im: Importer, q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, **options: Any
+) -> Any:
+    """See `attention_of_known_mask`."""
+    mask = options.pop("attn_mask", None)
+    if not isinstance(mask, Conditions) or is_causal:
+        return None
+    word = mask_word(mask, Size.parse(str(q.shape[-2])), Size.parse(str(k.shape[-2])))
+    return None if word is None else (_attention(im, q, k, v, None, word, dropout_p, **options), _unread(im))
+
+
+@handles(_FLASH)
+def flash_attention(
+    im: Importer, q: Value, k: Value, v: Value, dropout_p: float = 0.0, is_causal: bool = False, **options: Any
+) -> tuple[Value, Value]:
+    """`attention`, and the logarithm of each query's sum."""
+    mask = options.pop("attn_mask", None)
+    return attention(im, q, k, v, mask, dropout_p, is_causal, **options), _unread(im)
+
+
+def _unread(im: Importer) -> Value:
+    """In place of the sums' logarithms, which go to `flash_attention_backward` alone, and aren't read there."""
+    fake = im.node.meta["val"][1]
+    shape = im.shape(fake)
+    return im.m.expand(im.m.reshape(im.number(0, im.dtype(fake)), [1] * len(shape)), shape)
+
+
+@handles("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+def flash_attention_backward(
+    im: Importer,
+    dy: Value,
+    q: Value,
+    k: Value,
+    v: Value,
+    out: Value,
+    sums: Value,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Any = None,
+    scale: float | None = None,
+) -> Any:
+    """The gradients by queries, keys and values, of weights that are computed again."""
+    if dropout_p or any(x.ndim != 4 for x in (q, k, v)) or (is_causal and q.shape[2] != k.shape[2]):
+        raise Unhandled("with dropout, or of other shapes than [B, H, S, E] as many times")
+    mask, kind = attn_mask, "causal" if is_causal else "none"
+    if mask is not None:
+        kind = "custom" if mask.dtype.kind == "b" else "bias"
+        mask = im.m.reshape(mask, [*[1] * (4 - mask.ndim), *mask.shape]) if mask.ndim < 4 else mask
+    return im.m.attention_backward_all(
+        q,
+        k,
+        v,
+        dy,
+        mask,
+        num_heads=int(q.shape[1]),
+        head_dim=int(q.shape[3]),
+        mask_kind=kind,
+        scale=scale,
+        layout="bhsd",
+    )
+
+
 def _attention(
     im: Importer,
     q: Value,
@@ -248,7 +317,9 @@ def _attention(
         raise Unhandled("random numbers of training")
     if q.shape[-1] != v.shape[-1]:
         raise Unhandled("values of another length than queries")
-    m, shape = im.m, im.shape()
+    fake = im.node.meta["val"]
+    fake = fake[0] if isinstance(fake, tuple) else fake
+    m, shape = im.m, im.shape(fake)
     width = q.shape[-1]
     if not isinstance(width, int):
         raise Unhandled("heads of a symbolic length")
@@ -270,7 +341,7 @@ def _attention(
         shared = heads
     if mask is not None:
         mask = m.reshape(mask, [*[1] * (4 - mask.ndim), *mask.shape]) if mask.ndim < 4 else images(mask)
-        mask = mask if kind == "custom" else im.cast(mask, im.dtype())
+        mask = mask if kind == "custom" else im.cast(mask, im.dtype(fake))
     found = m.primitives.attention(
         q,
         k,

@@ -329,3 +329,13 @@ def index_put(im: Importer, x: Value, indices: Sequence[Any], values: Value, acc
     own = _counted(im, indices[0], x.shape[0])
     wanted = [*own.shape, *x.shape[1:]]
     return x + im.m.scatter_add(im.expanded(values, wanted), own, x, 0)
+
+
+@handles("aten.scatter.value", "aten.scatter.src")
+def scatter(im: Importer, x: Value, dim: int, indices: Value, source: Any, **_: Any) -> Value:
+    """x with one element along a dimension replaced, where an index says."""
+    m, axis = im.m, dim % x.ndim
+    if indices.shape[axis] != 1 or any(a != b for at, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if at != axis):
+        raise Unhandled("of more than one element along the dimension")
+    places = m.iota([size if at == axis else 1 for at, size in enumerate(x.shape)], axis, "i64")
+    return m.where(m.eq(places, im.cast(indices, "i64")), im.scalar(source, im.dtype()), x)
