@@ -152,7 +152,7 @@ def _chosen(op: mir.WhereOp) -> Scores | None:
         low, found = number(other), _capped(scores)
         if found is None or low is None or low > -_HIDING or scores.type != op.result.type:
             continue
-        zero = mir.sub(other, other) if math.isfinite(low) else mir.constant(_zero(other))
+        zero = mir.constant(_zero(other))
         parts = (zero, other) if scores == op.on_true else (other, zero)
         return Scores(*found, mir.where(op.condition, *parts))
     return None

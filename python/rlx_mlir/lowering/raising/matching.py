@@ -7,18 +7,28 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.lowering.fuse import BINARY, UNARY, producer
+from rlx_mlir.lowering.fuse import UNARY, producer
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import PatternSet, Rewriter
 from rlx_mlir.semantics.dims import Dims, operation_dims, propagate
 from rlx_mlir.semantics.function import functions
 
-__all__ = ["BINARY", "UNARY", "Raising", "axis_of", "element", "factors", "is_number", "near", "number", "producer", "sides"]
+__all__ = [
+    "UNARY",
+    "Raising",
+    "axis_of",
+    "element",
+    "factors",
+    "is_number",
+    "near",
+    "number",
+    "producer",
+    "same",
+    "sides",
+]
 
 Pattern = Callable[[ir.AnyOp, Rewriter], None]
 
@@ -104,12 +114,6 @@ def axis_of(op: ir.AnyOp, rank: int) -> int:
     return int(python_value(op.axis)) % rank
 
 
-def constant(value: ir.Value) -> np.ndarray | None:
-    """The elements of a constant; None for another value."""
-    owner = producer(value, mir.ConstantOp)
-    return None if owner is None else elements_array(owner.value)
-
-
 def number(value: ir.Value) -> float | None:
     """The number that each element of a value is; None where they aren't constants, or differ."""
     while (view := producer(value, mir.ReshapeOp, mir.ExpandOp)) is not None:
@@ -117,12 +121,10 @@ def number(value: ir.Value) -> float | None:
     owner = producer(value, mir.ConstantOp)
     if owner is None:
         return None
-    attribute = ir.DenseElementsAttr(owner.value)
-    if not attribute.is_splat:
-        found = elements_array(owner.value)
-        return float(found.flat[0]) if found.size and found.dtype.kind in "fiu" and (found == found.flat[0]).all() else None
     found = elements_array(owner.value)
-    return float(found.flat[0]) if found.size and found.dtype.kind in "fiub" else None
+    if not found.size or found.dtype.kind == "c" or not (found == found.flat[0]).all():
+        return None
+    return float(found.flat[0])
 
 
 def near(found: float | None, wanted: float) -> bool:
@@ -133,6 +135,24 @@ def near(found: float | None, wanted: float) -> bool:
 def is_number(value: ir.Value, wanted: float) -> bool:
     """Whether a value is one number throughout."""
     return near(number(value), wanted)
+
+
+def same(left: ir.Value, right: ir.Value, depth: int = 4) -> bool:
+    """Whether two values are one, or made alike: graphs have equal operations twice before equal work is joined.
+
+    Args:
+        depth: so many operations are looked through at most.
+    """
+    if left == right:
+        return True
+    if depth == 0 or isinstance(left.owner, ir.Block) or isinstance(right.owner, ir.Block):
+        return False
+    first, second = left.owner.operation, right.owner.operation
+    if first.name != second.name or left.type != right.type or len(first.operands) != len(second.operands):
+        return False
+    if len(first.results) > 1 or dict(first.attributes.items()) != dict(second.attributes.items()):
+        return False
+    return all(same(a, b, depth - 1) for a, b in zip(first.operands, second.operands, strict=True))
 
 
 def sides(op: ir.AnyOp) -> Iterator[tuple[ir.Value, ir.Value]]:

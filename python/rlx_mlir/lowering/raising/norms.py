@@ -15,7 +15,7 @@ from rlx_mlir.attributes import elements_attribute, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.lowering.fuse import drops_rounding, only_user
-from rlx_mlir.lowering.raising.matching import Raising, element, factors, is_number, near, number, producer, sides
+from rlx_mlir.lowering.raising.matching import Raising, element, factors, is_number, near, number, producer, same, sides
 from rlx_mlir.rewriting import Rewriter
 
 NORMS = (mir.RmsNormOp, mir.LayerNormOp)
@@ -126,22 +126,12 @@ def _mean_of(value: ir.Value) -> ir.Value | None:
 def _is_square(value: ir.Value, x: ir.Value) -> bool:
     product = producer(value, mir.MulOp, mir.PowOp)
     if isinstance(product, mir.PowOp):
-        return product.lhs == x and is_number(product.rhs, 2.0)
-    return product is not None and _same(product.lhs, x) and _same(product.rhs, x)
+        return same(product.lhs, x) and is_number(product.rhs, 2.0)
+    return product is not None and same(product.lhs, x) and same(product.rhs, x)
 
 
 def _is_mean(value: ir.Value, x: ir.Value) -> bool:
     return _mean_of(value) == x
-
-
-def _same(left: ir.Value, right: ir.Value) -> bool:
-    """Whether two values are one, or the same difference: graphs have these twice before equal work is joined."""
-    if left == right:
-        return True
-    first, second = producer(left, mir.SubOp), producer(right, mir.SubOp)
-    if first is None or second is None or first.lhs != second.lhs:
-        return False
-    return first.rhs == second.rhs or (_is_mean(first.rhs, first.lhs) and _is_mean(second.rhs, second.lhs))
 
 
 def _vector(raising: Raising, normed: ir.Value, weight: ir.Value) -> ir.Value | None:

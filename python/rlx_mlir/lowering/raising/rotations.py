@@ -17,7 +17,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.fuse import drops_rounding
-from rlx_mlir.lowering.raising.matching import UNARY, Raising, axis_of, number, producer, sides
+from rlx_mlir.lowering.raising.matching import UNARY, Raising, axis_of, number, producer, same, sides
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import Rewriter
 
@@ -52,7 +52,7 @@ def add_patterns(raising: Raising) -> None:
                 if found is None:
                     continue
                 x, style = found
-                cos = next((other for own, other in sides(first) if own == x), None)
+                cos = next((other for own, other in sides(first) if same(own, x)), None)
                 if cos is not None:
                     return _replaced(raising, op, rewriter, x, style, (cos, sin), twice=True)
         return None
@@ -87,7 +87,7 @@ def _raise_partial(raising: Raising, op: mir.ConcatOp, rewriter: Rewriter) -> No
     turned, rest = op.inputs
     rope, passed = producer(turned, mir.RopeOp), producer(rest, mir.NarrowOp)
     part = producer(rope.x, mir.NarrowOp) if rope is not None else None
-    if part is None or passed is None or part.x != passed.x or rope.n_rot is not None:
+    if part is None or passed is None or not same(part.x, passed.x) or rope.n_rot is not None:
         return None
     last = len(raising.dims(part.x)) - 1
     size, count = raising.dims(part.x)[-1].constant, int(python_value(part.length))
@@ -185,7 +185,7 @@ def _rotated(raising: Raising, value: ir.Value) -> tuple[ir.Value, str] | None:
     if negative is None:
         return None
     a, b = _part(raising, second), _part(raising, negative.x)
-    is_turned = a is not None and b is not None and a.x == b.x and (a.second, b.second) == (False, True)
+    is_turned = a is not None and b is not None and same(a.x, b.x) and (a.second, b.second) == (False, True)
     return (a.x, style) if is_turned and a is not None and b is not None and a.style == b.style == style else None
 
 
@@ -199,7 +199,7 @@ def _products(
     for a, cos in sides(products[0]):
         for b, sin in sides(products[1]):
             first, second = _part(raising, a), _part(raising, b)
-            if first is None or second is None or first.x != second.x or first.second or not second.second:
+            if first is None or second is None or not same(first.x, second.x) or first.second or not second.second:
                 continue
             if first.style != style or second.style != style:
                 continue
@@ -214,7 +214,11 @@ def _is_product(raising: Raising, value: ir.Value, part: Part, table: ir.Value) 
     product = producer(value, mir.MulOp)
     if product is None:
         return False
-    return any(other == table and _part(raising, own) == part for own, other in sides(product))
+    for own, other in sides(product):
+        found = _part(raising, own)
+        if found is not None and same(other, table) and same(found.x, part.x):
+            return (found.style, found.second) == (part.style, part.second)
+    return False
 
 
 # -- tables --------------------------------------------------------------------------------------------------------------
@@ -338,7 +342,9 @@ def _half_of_view(raising: Raising, view: mir.ReshapeOp, style: str) -> ir.Value
         half = Size.of((own[-1].constant or 0) // 2)
         return None if found is None else raising.reshaped(found, [*own[:-1], half])
     expanded = producer(view.x, mir.ExpandOp, mir.ConcatOp)
-    if style != "interleaved" or expanded is None or inner[-1].constant != 2 or inner[:-2] != own[:-1]:
+    if style != "interleaved" or expanded is None or inner[-1].constant != 2 or inner[-2] * 2 != own[-1]:
+        return None
+    if _long(inner[:-2]) != _long(own[:-1]):
         return None
     if isinstance(expanded, mir.ConcatOp):
         single = expanded.inputs[0] if len(set(map(hash, expanded.inputs))) == 1 and len(expanded.inputs) == 2 else None
@@ -346,4 +352,9 @@ def _half_of_view(raising: Raising, view: mir.ReshapeOp, style: str) -> ir.Value
         single = expanded.x
     if single is None or raising.dims(single)[:-1] != inner[:-1] or raising.dims(single)[-1].constant != 1:
         return None
-    return raising.reshaped(single, inner[:-1])
+    return raising.reshaped(single, [*own[:-1], inner[-2]])
+
+
+def _long(dims: tuple[Size, ...]) -> list[Size]:
+    """The sizes that aren't 1."""
+    return [size for size in dims if size.constant != 1]
