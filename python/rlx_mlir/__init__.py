@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from rlx_mlir.own_ops import TensorSpec as TensorSpec
     from rlx_mlir.own_ops import register_op as register_op
     from rlx_mlir.own_ops import unregister_op as unregister_op
-    from rlx_mlir.pytorch import TorchProgram as TorchProgram
     from rlx_mlir.pytorch import from_torch as from_torch
     from rlx_mlir.runtime.artifact import Artifact as Artifact
     from rlx_mlir.runtime.cuda import CudaExecutable as CudaExecutable
@@ -90,7 +89,6 @@ _EXPORTS: dict[str, str | None] = {
     "training": None,
     "inspect": "rlx_mlir.stages",
     "interpret": "rlx_mlir.interpreter",
-    "TorchProgram": "rlx_mlir.pytorch",
     "Trainer": "rlx_mlir.training",
     "TensorSpec": "rlx_mlir.own_ops",
     "register_generator": "rlx_mlir.codegen.cpu.own_generators",

@@ -183,9 +183,7 @@ class CompiledGraph:
             self._bound = states
         return self._executable
 
-    def _result(
-        self, node: Any, given: Sequence[Any], found: Mapping[str, Any], sizes: Mapping[str, int]
-    ) -> Any:
+    def _result(self, node: Any, given: Sequence[Any], found: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
         """What a call gives for a node: a tensor, an input as it is, a size, or None."""
         if not hasattr(node, "meta"):
             return node

@@ -17,7 +17,6 @@ from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.pytorch import positions
-from rlx_mlir.pytorch.positions import Known
 from rlx_mlir.pytorch.symbols import Symbols
 from rlx_mlir.pytorch.tensors import word_of
 
@@ -217,12 +216,12 @@ class Importer:
         except (Unhandled, UnsupportedError) as error:
             return self._missing(name, str(error))
         except InputError as error:
-            raise InputError(f"{self.m.name}: {name} at {'%s:%d' % source_of(node)}: {error}") from error
+            raise InputError(f"{self.m.name}: {name} at {line_of(node)}: {error}") from error
 
     def _missing(self, name: str, reason: str) -> None:
         key = (name, reason)
         self._unsupported[key] += 1
-        self._first.setdefault(key, "%s:%d" % source_of(self.node))
+        self._first.setdefault(key, line_of(self.node))
 
     def _size_of(self, node: Any, meta: Any) -> Entry:
         """A size, a number, or nothing: of checks, which give no tensor."""
@@ -259,6 +258,12 @@ def source_of(node: Any) -> tuple[str, int]:
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [frame for frame in frames if "/torch/" not in frame[0]] or frames
     return (own[-1][0], int(own[-1][1])) if own else (f"<{node.name}>", 0)
+
+
+def line_of(node: Any) -> str:
+    """The same as text."""
+    file, line = source_of(node)
+    return f"{file}:{line}"
 
 
 def scope_of(node: Any) -> str:

@@ -135,7 +135,7 @@ def words(shape: Sequence[Size]) -> tuple[int | str, ...]:
     return tuple(str(size) if size.constant is None else size.constant for size in shape)
 
 
-# -- what operations do --------------------------------------------------------------------------------------------------
+# -- what operations do ------------------------------------------------------------------------------------------------
 
 
 def constant(value: int | bool, shape: Shape, dtype: str) -> Known:

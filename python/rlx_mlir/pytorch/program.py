@@ -24,8 +24,9 @@ from rlx_mlir.pytorch.tensors import array_of, tensor_of, word_of
 from rlx_mlir.runtime.executable import Executable
 
 if TYPE_CHECKING:
-    from rlx_mlir.options import OptionKeywords
     from typing_extensions import Unpack
+
+    from rlx_mlir.options import OptionKeywords
 
 
 @dataclass
@@ -100,7 +101,9 @@ class TorchExecutable:
 
 
 def _array(name: str, value: Any) -> Any:
-    return value if isinstance(value, np.ndarray) or not hasattr(value, "detach") else array_of(value, f"input '{name}'")
+    return (
+        value if isinstance(value, np.ndarray) or not hasattr(value, "detach") else array_of(value, f"input '{name}'")
+    )
 
 
 #: Operators that PyTorch can take apart and that are one of ours: they stay whole.
@@ -130,9 +133,13 @@ def from_torch(
     Raises UnsupportedError, which lists every operator that has no counterpart, how often and where the model uses it
     first; InputError where the model isn't one, or a tensor isn't dense and on the CPU; and what `torch.export` raises.
     """
-    import torch
-    from torch.export import ExportedProgram
-
+    try:
+        import torch
+        from torch.export import ExportedProgram
+    except ImportError:
+        raise UnsupportedError(
+            "'from_torch' needs PyTorch, which isn't installed: pip install 'rlx-mlir[torch]'"
+        ) from None
     if isinstance(model, ExportedProgram):
         if args or kwargs:
             raise InputError("an ExportedProgram has its example inputs already, but 'args' or 'kwargs' were given")
@@ -272,5 +279,3 @@ def _names(exported: Any, dynamic_shapes: Any) -> dict[str, str]:
         if getattr(size.node.expr, "is_Symbol", False):
             found[str(size.node.expr)] = symbol_name(dim.__name__)
     return found
-
-

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.mir.dims import Size, ceildiv, check_symbol, maximum, minimum
 
 #: What expressions of sizes are made of, by the name of sympy's or the exporter's class.
-_OPERATIONS = {
+_OPERATIONS: dict[str, Callable[..., Size]] = {
     "FloorDiv": lambda a, b: a // b,
     "CleanDiv": lambda a, b: a // b,
     "CeilToInt": lambda a: a,

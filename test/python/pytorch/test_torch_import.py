@@ -71,7 +71,8 @@ def check(
         assert len(found) == len(wanted)
         for a, b in zip(found, wanted, strict=True):
             expected = array_of(b, "result")
-            assert a.shape == expected.shape and a.dtype == expected.dtype
+            assert a.shape == expected.shape
+            assert a.dtype == expected.dtype
             if expected.dtype.kind in "iub":
                 np.testing.assert_array_equal(a, expected)
             else:
@@ -157,7 +158,11 @@ REDUCTIONS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(name: str) -> None:
-    check(lambda x: tuple(torch.utils._pytree.tree_leaves(REDUCTIONS[name](x))), drawn(4, 5, 6), others=((drawn(1, 5, 6),),))
+    check(
+        lambda x: tuple(torch.utils._pytree.tree_leaves(REDUCTIONS[name](x))),
+        drawn(4, 5, 6),
+        others=((drawn(1, 5, 6),),),
+    )
 
 
 SHAPES: dict[str, Callable[[Any], Any]] = {
@@ -233,7 +238,9 @@ def test_images() -> None:
 
 def test_sequences_of_channels() -> None:
     torch.manual_seed(0)
-    layers = torch.nn.Sequential(torch.nn.Conv1d(4, 4, 3, padding=2, groups=4), torch.nn.Conv1d(4, 6, 1), torch.nn.MaxPool1d(2))
+    layers = torch.nn.Sequential(
+        torch.nn.Conv1d(4, 4, 3, padding=2, groups=4), torch.nn.Conv1d(4, 6, 1), torch.nn.MaxPool1d(2)
+    )
     check(layers, drawn(3, 4, 9))
 
 
@@ -241,7 +248,13 @@ def test_sequences_of_channels() -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_attention(mask: str, shared: bool) -> None:
     def attend(q: Any, k: Any, v: Any, m: Any) -> Any:
-        given = {"none": None, "causal": None, "bool": m > 0, "float": m, "wide": m[:, None, :, :].expand(-1, 4, -1, -1)}
+        given = {
+            "none": None,
+            "causal": None,
+            "bool": m > 0,
+            "float": m,
+            "wide": m[:, None, :, :].expand(-1, 4, -1, -1),
+        }
         own = given[mask] if mask in ("none", "causal", "wide") else given[mask][:, None]
         return F.scaled_dot_product_attention(q, k, v, own, is_causal=mask == "causal", enable_gqa=shared)
 
@@ -264,7 +277,8 @@ def test_all_that_isnt_supported_is_listed() -> None:
         from_torch(Function(compute), (drawn(4, 4),))
     text = str(caught.value)
     assert "has 3 operations of PyTorch that aren't supported" in text
-    assert "2  aten.linalg_qr.default, first at " in text and "test_torch_import.py:" in text
+    assert "2  aten.linalg_qr.default, first at " in text
+    assert "test_torch_import.py:" in text
     assert "1  aten.special_i0.default" in text or "1  aten.i0.default" in text
 
 
@@ -295,7 +309,8 @@ class Counting(torch.nn.Module):  # type: ignore[misc]
 def test_buffers_that_are_written_to_are_tied_outputs() -> None:
     model = Counting()
     program = from_torch(model, (drawn(4, 3),), dynamic_shapes=({0: torch.export.Dim("n")},))
-    assert program.mutated == {"new.total": "total"} and [v.name for v in program.module.params] == ["total"]
+    assert program.mutated == {"new.total": "total"}
+    assert [v.name for v in program.module.params] == ["total"]
     run, reference = program.compile(threads=1), Counting()
     for rows in (4, 1, 7):
         x = drawn(rows, 3)
@@ -305,9 +320,12 @@ def test_buffers_that_are_written_to_are_tied_outputs() -> None:
 
 def test_symbols_have_the_names_of_dimensions() -> None:
     program = from_torch(
-        Function(lambda x: x[:, 1:] * 2), (drawn(4, 5),), dynamic_shapes=(({0: torch.export.Dim("rows"), 1: torch.export.Dim("s", min=3, max=99)},),)
+        Function(lambda x: x[:, 1:] * 2),
+        (drawn(4, 5),),
+        dynamic_shapes=(({0: torch.export.Dim("rows"), 1: torch.export.Dim("s", min=3, max=99)},),),
     )
-    assert program.module.inputs[0].shape == ("rows", "s") and program.maxima == {"s": 99}
+    assert program.module.inputs[0].shape == ("rows", "s")
+    assert program.maxima == {"s": 99}
     run = program.compile(threads=1, maxima={"rows": 16})
     np.testing.assert_allclose(run(drawn(3, 9)).numpy(), drawn(3, 9).numpy()[:, 1:] * 2)
     with pytest.raises(InputError, match="'rows' was compiled for at most 16"):

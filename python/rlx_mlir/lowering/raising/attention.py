@@ -63,11 +63,11 @@ def add_patterns(raising: Raising) -> None:
 
     @raising.pattern(mir.AttentionOp)
     def simplify_mask(op: mir.AttentionOp, rewriter: Rewriter) -> None:
-        """attention(q, k, v, mask) -> masked causal, where it hides what comes later; or by a mask that isn't repeated"""
+        """attention(q, k, v, mask) -> masked causal, where that is all it hides; or by a mask that isn't repeated"""
         if op.mask is None:
             return None
         kind = str(python_value(op.mask_kind))
-        condition = op.mask if kind == "custom" else _hidden(op.mask)
+        condition = op.mask if kind == "custom" else _hidden(raising, op.mask)
         if condition is not None and op.pos is None and _is_causal(raising, op, condition):
             return raising.replace(rewriter, op, _again(op, mask=None, mask_kind=_word("mask_kind", "causal")))
         source = _unexpanded(raising, op.mask)
@@ -212,7 +212,7 @@ def _mask(raising: Raising, mask: ir.Value) -> ir.Value | None:
     return raising.reshaped(mask, [Size.of(1)] * (4 - len(dims)) + list(dims)) if len(dims) < 3 else None
 
 
-# -- attention with what is around it ------------------------------------------------------------------------------------
+# -- attention with what is around it ----------------------------------------------------------------------------------
 
 
 def _word(enum: str, word: str) -> ir.Attribute:
@@ -277,11 +277,9 @@ def _unexpanded(raising: Raising, mask: ir.Value) -> ir.Value | None:
     return source if len(own) == 4 else raising.reshaped(source, [Size.of(1)] * (4 - len(own)) + list(own))
 
 
-def _hidden(mask: ir.Value) -> ir.Value | None:
+def _hidden(raising: Raising, mask: ir.Value) -> ir.Value | None:
     """The condition of keys that are seen, of a mask that adds 0 to their scores, and to others what hides them."""
-    while (view := producer(mask, mir.ExpandOp, mir.CastOp)) is not None:
-        mask = view.x
-    chosen = producer(mask, mir.WhereOp)
+    chosen = producer(_single(raising, mask), mir.WhereOp)
     if chosen is None:
         return None
     seen, hidden = number(chosen.on_true), number(chosen.on_false)
@@ -290,14 +288,21 @@ def _hidden(mask: ir.Value) -> ir.Value | None:
     return None
 
 
+def _single(raising: Raising, mask: ir.Value) -> ir.Value:
+    """What a mask is of queries and keys, before it is repeated for batches and heads, or has dimensions for these."""
+    while (view := producer(mask, mir.ExpandOp, mir.ReshapeOp)) is not None:
+        if raising.dims(view.x)[-2:] != raising.dims(mask)[-2:]:
+            break
+        mask = view.x
+    return mask
+
+
 def _is_causal(raising: Raising, op: mir.AttentionOp, condition: ir.Value) -> bool:
     """Whether a condition is that the key's position is at most the query's, of as many queries as keys."""
     rows, columns = _sequences(raising, op)
     if rows != columns:
         return False
-    while (view := producer(condition, mir.ExpandOp)) is not None:
-        condition = view.x
-    compared = producer(condition, mir.CompareOp)
+    compared = producer(_single(raising, condition), mir.CompareOp)
     if compared is None:
         return False
     kind, left, right = str(python_value(compared.kind)), compared.lhs, compared.rhs

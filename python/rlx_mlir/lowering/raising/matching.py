@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value

@@ -97,9 +97,7 @@ def _raise_partial(raising: Raising, op: mir.ConcatOp, rewriter: Rewriter) -> No
     if int(python_value(rope.head_dim)) != count:
         return None
     cos, sin = (_widened(raising, table, size // 2) for table in (rope.cos, rope.sin))
-    return raising.replace(
-        rewriter, op, mir.rope(part.x, cos, sin, head_dim=size, n_rot=count, style=rope.style)
-    )
+    return raising.replace(rewriter, op, mir.rope(part.x, cos, sin, head_dim=size, n_rot=count, style=rope.style))
 
 
 def _widened(raising: Raising, table: ir.Value, width: int) -> ir.Value:
@@ -112,7 +110,7 @@ def _widened(raising: Raising, table: ir.Value, width: int) -> ir.Value:
     return result
 
 
-# -- parts of heads ------------------------------------------------------------------------------------------------------
+# -- parts of heads ----------------------------------------------------------------------------------------------------
 
 
 def _part(raising: Raising, value: ir.Value) -> Part | None:
@@ -221,7 +219,7 @@ def _is_product(raising: Raising, value: ir.Value, part: Part, table: ir.Value) 
     return False
 
 
-# -- tables --------------------------------------------------------------------------------------------------------------
+# -- tables ------------------------------------------------------------------------------------------------------------
 
 
 def _replaced(
@@ -325,7 +323,9 @@ def _half(raising: Raising, table: ir.Value, style: str) -> ir.Value | None:
         inner = _half(raising, view.x, style)
         if inner is None:
             return None
-        kind = ir.RankedTensorType.get(ir.RankedTensorType(inner.type).shape, ir.RankedTensorType(table.type).element_type)
+        kind = ir.RankedTensorType.get(
+            ir.RankedTensorType(inner.type).shape, ir.RankedTensorType(table.type).element_type
+        )
         result: ir.Value = mir.CastOp(kind, inner).result
         return result
     if isinstance(view, mir.MulOp | mir.DivOp) and number(view.rhs) is not None and not raising.dims(view.rhs):

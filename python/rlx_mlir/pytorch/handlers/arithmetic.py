@@ -172,7 +172,7 @@ def ceil(im: Importer, x: Value) -> Value:
     return rounded + im.cast(im.m.lt(rounded, x), im.dtype())
 
 
-# -- of two operands -----------------------------------------------------------------------------------------------------
+# -- of two operands ---------------------------------------------------------------------------------------------------
 
 
 def _operands(im: Importer, x: Any, y: Any, dtype: str | None = None) -> tuple[Value, Value]:
@@ -277,7 +277,7 @@ def addcmul(im: Importer, x: Value, a: Value, b: Value, *, value: Any = 1) -> Va
     return x + (product if value == 1 else product * im.scalar(value, im.dtype()))
 
 
-# -- conditions ----------------------------------------------------------------------------------------------------------
+# -- conditions --------------------------------------------------------------------------------------------------------
 
 
 def _comparison(kind: str) -> Any:
@@ -362,7 +362,7 @@ def masked_fill(im: Importer, x: Value, mask: Value, value: Any) -> Value:
     return im.expanded(im.m.where(mask, im.scalar(value, im.dtype()), x))
 
 
-# -- the same elements ---------------------------------------------------------------------------------------------------
+# -- the same elements -------------------------------------------------------------------------------------------------
 
 
 @handles("aten._to_copy.default", "aten.to.dtype", "prims.convert_element_type.default")

@@ -54,7 +54,7 @@ def full(im: Importer, *arguments: Any, **_: Any) -> Known | None:
 
 def _as_positions(value: Any) -> Positions | None:
     """A number, a size or positions as positions."""
-    if isinstance(value, bool) or isinstance(value, Value | Conditions):
+    if isinstance(value, (bool, Value | Conditions)):
         return None
     if isinstance(value, int | Size):
         return Positions((), Size.of(value), (), "i64")
@@ -142,7 +142,7 @@ def reduced(im: Importer, x: Any, *_: Any, **__: Any) -> Known | None:
     return None if known is None else positions.constant(known, im.sizes(), "i1")
 
 
-# -- shapes --------------------------------------------------------------------------------------------------------------
+# -- shapes ------------------------------------------------------------------------------------------------------------
 
 
 @folds("aten.expand.default")

@@ -61,7 +61,7 @@ def dot(im: Importer, x: Value, y: Value) -> Value:
     return im.m.sum(x * y)
 
 
-# -- norms ---------------------------------------------------------------------------------------------------------------
+# -- norms -------------------------------------------------------------------------------------------------------------
 
 
 def _flattened(im: Importer, x: Value, shape: Sequence[Any]) -> Value:
@@ -137,9 +137,7 @@ def fused_rms_norm(im: Importer, x: Value, shape: Sequence[Any], weight: Any, ep
 
 
 @handles("aten._native_batch_norm_legit_no_training.default", "aten.batch_norm.default")
-def batch_norm(
-    im: Importer, x: Value, weight: Any, bias: Any, mean: Value, variance: Value, *rest: Any
-) -> Any:
+def batch_norm(im: Importer, x: Value, weight: Any, bias: Any, mean: Value, variance: Value, *rest: Any) -> Any:
     """(x - mean) / sqrt(variance + eps) weight + bias, channel by channel, by what was seen in training.
 
     Computed from vectors as x times one plus another: such vectors are made once where all are parameters. After a
@@ -183,7 +181,7 @@ def _group_norm(im: Importer, x: Value, groups: int, weight: Any, bias: Any, eps
     return im.reshaped(m.group_norm(image, weight, bias, num_groups=groups, eps=eps), shape)
 
 
-# -- attention -----------------------------------------------------------------------------------------------------------
+# -- attention ---------------------------------------------------------------------------------------------------------
 
 #: Attention as models call it, and as PyTorch calls it for CPUs where it traces gradients.
 _ATTENTION = "aten.scaled_dot_product_attention.default"
@@ -192,7 +190,14 @@ _FLASH = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 
 @folds(_ATTENTION)
 def attention_of_known_mask(
-    im: Importer, q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, **options: Any
+    im: Importer,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    **options: Any,
 ) -> Value | None:
     """With a mask that follows from positions: none where all is seen, causal where queries see what is before."""
     if not isinstance(mask, Conditions):
@@ -223,7 +228,14 @@ def mask_word(mask: Conditions, rows: Size, columns: Size) -> str | None:
 
 @handles(_ATTENTION)
 def attention(
-    im: Importer, q: Value, k: Value, v: Value, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, **options: Any
+    im: Importer,
+    q: Value,
+    k: Value,
+    v: Value,
+    mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    **options: Any,
 ) -> Value:
     """softmax(scale q k^T + mask) v, of [..., S, E]; with `is_causal` the first query stands at the first key."""
     if is_causal:

@@ -50,7 +50,7 @@ for _kind, _names in {
 def var(im: Importer, x: Value, dims: Any = None, correction: Any = None, keepdim: bool = False, **_: Any) -> Value:
     """The mean of squared differences from the mean, with a count that is smaller by a correction (1)."""
     axes = _axes(x, dims)
-    lessened = 1 if correction is None else (int(correction) if not isinstance(correction, bool) else int(correction))
+    lessened = 1 if correction is None else int(correction)
     centred = x - im.m.mean(x, axes, keep_dims=True)
     total = im.m.sum(centred * centred, axes, keep_dims=keepdim)
     count = Size.of(1)

@@ -63,9 +63,7 @@ def slice(im: Importer, x: Value, dim: int = 0, start: Any = None, end: Any = No
     return _sliced(im, x, dim, start, end, static(step, "a step"), im.shape())
 
 
-def _sliced(
-    im: Importer, x: Value, dim: int, start: Any, end: Any, step: int, shape: Sequence[int | str]
-) -> Value:
+def _sliced(im: Importer, x: Value, dim: int, start: Any, end: Any, step: int, shape: Sequence[int | str]) -> Value:
     axis = dim % x.ndim
     begin = None if start is None or start == 0 or start == Size.of(0) else start
     stop = None if is_whole(end) else end
@@ -182,7 +180,7 @@ def roll(im: Importer, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()
     return x
 
 
-# -- lookups -------------------------------------------------------------------------------------------------------------
+# -- lookups -----------------------------------------------------------------------------------------------------------
 
 
 @handles("aten.embedding.default")
@@ -219,7 +217,9 @@ def gather(im: Importer, x: Value, dim: int, indices: Value, **_: Any) -> Value:
     if axis == x.ndim - 1:
         return im.m.gather(x, indices, axis, batch_dims=axis)
     order = [at for at in range(x.ndim) if at != axis] + [axis]
-    moved = im.m.gather(im.m.transpose(x, order), im.m.transpose(indices, order), axis=x.ndim - 1, batch_dims=x.ndim - 1)
+    moved = im.m.gather(
+        im.m.transpose(x, order), im.m.transpose(indices, order), axis=x.ndim - 1, batch_dims=x.ndim - 1
+    )
     return im.m.transpose(moved, [order.index(at) for at in range(x.ndim)])
 
 
@@ -335,7 +335,9 @@ def index_put(im: Importer, x: Value, indices: Sequence[Any], values: Value, acc
 def scatter(im: Importer, x: Value, dim: int, indices: Value, source: Any, **_: Any) -> Value:
     """x with one element along a dimension replaced, where an index says."""
     m, axis = im.m, dim % x.ndim
-    if indices.shape[axis] != 1 or any(a != b for at, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if at != axis):
+    if indices.shape[axis] != 1 or any(
+        a != b for at, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if at != axis
+    ):
         raise Unhandled("of more than one element along the dimension")
     places = m.iota([size if at == axis else 1 for at, size in enumerate(x.shape)], axis, "i64")
     return m.where(m.eq(places, im.cast(indices, "i64")), im.scalar(source, im.dtype()), x)
