@@ -148,8 +148,8 @@ def batch_norm(im: Importer, x: Value, weight: Any, bias: Any, mean: Value, vari
         raise Unhandled("batch statistics of training")
     eps = rest[2] if is_plain else rest[1]
     m, channels = im.m, [-1, *[1] * (x.ndim - 2)]
-    factor = m.rsqrt(variance + float(eps))
-    factor = factor if weight is None else factor * weight
+    # By operations that are done once where all are parameters.
+    factor = (1.0 if weight is None else weight) / m.sqrt(variance + float(eps))
     shift = -(mean * factor) if bias is None else bias - mean * factor
     found = scaled_convolution(im, im.node.args[0], factor, shift)
     if found is None:
