@@ -59,12 +59,17 @@ class TorchProgram:
             threads: of one call; None for as many as the process may use.
             options: as of `rlx_mlir.compile`; `maxima` are at most what the model allows.
 
-        Raises what `rlx_mlir.compile` raises.
+        Raises what `rlx_mlir.compile` raises, and InputError for a target: `rlx_mlir.compile(program.module, target=…)`
+        compiles for GPUs.
         """
-        given = dict(options.pop("maxima", {}))
+        if "target" in options:
+            raise InputError(
+                "what is called with tensors is for CPUs: rlx_mlir.compile(program.module, target=…) for GPUs"
+            )
         known = self.module.dynamic_symbols
         maxima = {symbol: min(limit, DEFAULT_MAXIMUM) for symbol, limit in self.maxima.items() if symbol in known}
-        executable = compile_module(self.module, threads=threads, maxima={**maxima, **given}, **options)
+        options["maxima"] = {**maxima, **options.get("maxima", {})}
+        executable = compile_module(self.module, threads=threads, **options)
         return TorchExecutable(self, executable)
 
 
@@ -93,7 +98,7 @@ class TorchExecutable:
         tensors = dict(zip(self._inputs, given, strict=True))
         found = self.executable.run({name: _array(name, value) for name, value in tensors.items()})
         for name, target in program.mutated.items():
-            own = program.tensors.get(target, tensors.get(target))
+            own: Any = program.tensors.get(target, tensors.get(target))
             own.detach().copy_(tensor_of(found[name]))
         if any(target in program.params for target in program.mutated.values()):
             self.executable.set_params(program.params)

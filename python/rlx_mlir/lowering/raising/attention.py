@@ -119,7 +119,9 @@ def _raise_attention(raising: Raising, op: mir.MatmulOp, rewriter: Rewriter) -> 
     if any(image is None for image in images) or (mask is None) != (scores.mask is None):
         return rewriter.no_match("what is added to the scores isn't a mask of batches, heads, queries and keys")
     found = mir.attention(
-        *images,
+        q=images[0],
+        k=images[1],
+        v=images[2],
         num_heads=heads,
         head_dim=width,
         mask=mask,
@@ -245,9 +247,9 @@ def _unrepeated(raising: Raising, value: ir.Value) -> ir.Value | None:
     """Heads [B, n, S, E] that a value [B, n r, S, E] has r times each."""
     flat = producer(value, mir.ReshapeOp)
     repeated = producer(flat.x, mir.ExpandOp) if flat is not None else None
-    single = repeated.x if repeated is not None else None
-    if single is None:
+    if repeated is None:
         return None
+    single: ir.Value = repeated.x
     own, wide, narrow = raising.dims(value), raising.dims(repeated.result), raising.dims(single)
     if len(own) != 4 or len(wide) != 5 or len(narrow) != 5 or narrow[2].constant != 1:
         return None

@@ -135,7 +135,7 @@ def _of_pairs(raising: Raising, value: ir.Value) -> Part | None:
     view = producer(value, mir.ReshapeOp)
     narrow = producer(view.x, mir.NarrowOp) if view is not None else None
     pairs = producer(narrow.x, mir.ReshapeOp) if narrow is not None else None
-    if pairs is None:
+    if narrow is None or pairs is None:
         return None
     own, whole = raising.dims(pairs.result), raising.dims(pairs.x)
     is_pairs = own[-1].constant == 2 and own[:-2] == whole[:-1] and raising.dims(value) == own[:-1]

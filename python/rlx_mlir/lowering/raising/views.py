@@ -55,10 +55,9 @@ def add_patterns(raising: Raising) -> None:
         if product is None or len(raising.dims(op.x)) != 3 or product.transpose_rhs:
             return None
         wanted = raising.dims(op.result)
-        sources = [_apart(raising, operand, wanted) for operand in (product.lhs, product.rhs)]
-        if len(wanted) < 4 or any(source is None for source in sources):
+        left, right = (_apart(raising, operand, wanted) for operand in (product.lhs, product.rhs))
+        if len(wanted) < 4 or left is None or right is None:
             return None
-        left, right = sources
         if raising.dims(left)[-2:-1] + raising.dims(right)[-1:] != wanted[-2:]:
             return None
         return raising.replace(rewriter, op, mir.matmul(left, right))

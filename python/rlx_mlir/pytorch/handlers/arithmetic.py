@@ -11,8 +11,7 @@ import math
 from typing import Any
 
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
 
 #: Functions of one float that are one of ours: by the operator's name without overload.
 _FUNCTIONS = {
@@ -403,7 +402,7 @@ def copy(im: Importer, x: Value, source: Value, non_blocking: bool = False) -> V
 @handles("operator.getitem")
 def getitem(im: Importer, values: Any, number: Any) -> Any:
     """One of several results."""
-    found = values[int(number.constant if isinstance(number, Size) else number)]
+    found = values[static(number, "a number of a result")]
     if found is None:
         raise Unhandled(f"result {number} of {im.node.args[0].target}")
     return found

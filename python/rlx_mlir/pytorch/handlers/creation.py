@@ -10,6 +10,7 @@ import numpy as np
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir.values import Value
 from rlx_mlir.pytorch.graph import Importer, handles
+from rlx_mlir.pytorch.handlers.known import bounds_of
 
 
 def filled(im: Importer, value: Any) -> Value:
@@ -60,7 +61,7 @@ def ones(im: Importer, *_: Any, **__: Any) -> Value:
 @handles("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
 def arange(im: Importer, *bounds: Any, **_: Any) -> Value:
     """start, start + step, … of floats; those of integers are known by their indices."""
-    start, _, step = bounds if len(bounds) == 3 else (bounds[0] if len(bounds) == 2 else 0, None, 1)
+    start, step = bounds_of(bounds)
     dtype = im.dtype()
     counted = im.m.cast(im.m.iota(im.shape(), 0, "i64"), dtype)
     return counted * im.scalar(step, dtype) + im.scalar(start, dtype)

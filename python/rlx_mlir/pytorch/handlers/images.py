@@ -112,8 +112,9 @@ def scaled_convolution(im: Importer, node: Any, factor: Value, shift: Value) -> 
     """
     if operator_name(node.target) not in ("aten.conv2d.default", "aten.conv1d.default") or len(node.users) > 1:
         return None
-    given = im.value(im.arguments(node.args))
-    x, weight, bias, stride, padding, dilation, groups = (*given, *(None, 1, 0, 1, 1)[len(given) - 2 :])
+    given: list[Any] = list(im.value(im.arguments(node.args)))
+    given += [None, 1, 0, 1, 1][len(given) - 2 :]  # what is left out
+    x, weight, bias, stride, padding, dilation, groups = given
     scaled = weight * im.m.reshape(factor, [-1, *[1] * (weight.ndim - 1)])
     shift = shift if bias is None else bias * factor + shift
     return _conv(im, x, scaled, shift, stride, padding, dilation, groups)

@@ -20,10 +20,15 @@ _INTEGERS = ("i32", "i64")
 _ENDLESS = 2**62
 
 
+def bounds_of(bounds: tuple[Any, ...]) -> tuple[Any, Any]:
+    """First number and step of a range, of its end alone, of both ends, or of these and the step."""
+    return (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
+
+
 @folds("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
 def arange(im: Importer, *bounds: Any, **_: Any) -> Known | None:
     """Counting."""
-    start, _, step = bounds if len(bounds) == 3 else (bounds[0] if len(bounds) == 2 else 0, None, 1)
+    start, step = bounds_of(bounds)
     step = step.constant if isinstance(step, Size) else step
     if im.dtype() not in _INTEGERS or not isinstance(step, int) or not isinstance(start, int | Size):
         return None

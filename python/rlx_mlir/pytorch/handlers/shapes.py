@@ -69,7 +69,8 @@ def _sliced(im: Importer, x: Value, dim: int, start: Any, end: Any, step: int, s
     stop = None if is_whole(end) else end
     if begin is None and step == 1 and (stop is None or x.shape[axis] == shape[axis]):
         return x
-    length = shape[axis] if isinstance(shape[axis], int) else None
+    wanted = shape[axis]
+    length = wanted if isinstance(wanted, int) else None
     begin, stop = (_number(bound) for bound in (begin, stop))
     if length is not None and step == 1 and isinstance(x.shape[axis], int) and isinstance(begin or 0, int):
         size = int(x.shape[axis])
@@ -243,7 +244,7 @@ def index(im: Importer, x: Value, indices: Sequence[Value | None]) -> Value:
         at = own if at is None else at + own
     assert at is not None
     if count > 1:
-        flat = math.prod(sizes) if all(isinstance(size, int) for size in sizes) else -1  # type: ignore[arg-type]
+        flat = math.prod(sizes) if all(isinstance(size, int) for size in sizes) else -1
         x = m.reshape(x, [*x.shape[:first], flat, *x.shape[first + count :]])
     return im.expanded(m.gather(x, at, first))
 
