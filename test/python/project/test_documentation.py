@@ -43,6 +43,7 @@ ELSEWHERE = {
     "docs/debugging.md": "tools/test_reports.py",
     "docs/formats.md": "formats/test_own_formats.py",
     "docs/own-operations.md": "hir/test_own_ops.py",
+    "docs/torch.md": "pytorch/test_torch_documentation.py",
     "CONTRIBUTING.md": "codegen_cpu/test_generators.py",
 }
 HERE = (

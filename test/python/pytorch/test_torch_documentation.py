@@ -36,7 +36,7 @@ def test_without_pytorch_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_page_runs() -> None:
     pytest.importorskip("torch")
-    text = (ROOT / "docs" / "torch.md").read_text()
+    text = ROOT.joinpath("docs/torch.md").read_text()
     program = "\n".join(block.partition("```")[0] for block in text.split("```python\n")[1:])
     from torch._dynamo import list_backends
 

@@ -128,6 +128,14 @@ def test_functions_of_two(name: str) -> None:
     check(PAIRS[name], drawn(4, 6), drawn(4, 6, low=-1.0), others=((drawn(1, 6), drawn(1, 6, low=-1.0)),))
 
 
+def test_logarithms_and_powers_near_nothing() -> None:
+    small = torch.tensor([0.0, 1e-9, -1e-9, 1e-4, -1e-4, 0.5, 3.0, float("inf")])
+    program = from_torch(Function(lambda x: (torch.log1p(x), F.softplus(torch.log(x.abs() + 1e-7)))), (small,))
+    wanted = torch.log1p(small), F.softplus(torch.log(small.abs() + 1e-7))
+    for found, own in zip(meaning(program, small), wanted, strict=True):
+        np.testing.assert_allclose(found, own.numpy(), rtol=2e-6)
+
+
 def test_integers() -> None:
     def compute(x: Any, y: Any) -> Any:
         return x // 3 + x % 4 - y * 2, x / 2, (x > y).sum(), x.to(torch.float32) * 0.5, x.float().to(torch.int32)

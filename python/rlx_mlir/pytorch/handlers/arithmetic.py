@@ -60,13 +60,22 @@ def erf(im: Importer, x: Value) -> Value:
 
 @handles("aten.log1p.default")
 def log1p(im: Importer, x: Value) -> Value:
-    """log(1 + x): with one rounding of the sum, unlike PyTorch's."""
-    return im.m.log(im.cast(x, im.dtype()) + 1.0)
+    """log(1 + x), of small x too."""
+    return _log1p(im, im.cast(x, im.dtype()))
+
+
+def _log1p(im: Importer, x: Value) -> Value:
+    """x log(w) / (w - 1) for w = 1 + x, whose rounding both have: x, where that is 1."""
+    m, w = im.m, x + 1.0
+    rest = w - 1.0
+    one = m.where(m.eq(rest, 0.0), 1.0, rest)
+    exact = m.where(m.eq(rest, x), 1.0, x / one)  # of infinity, too
+    return m.where(m.eq(rest, 0.0), x, m.log(w) * exact)
 
 
 @handles("aten.expm1.default")
 def expm1(im: Importer, x: Value) -> Value:
-    """exp(x) - 1: with one rounding of the power, unlike PyTorch's."""
+    """exp(x) - 1, rounded to the precision of the power."""
     return im.m.exp(im.cast(x, im.dtype())) - 1.0
 
 
@@ -98,7 +107,7 @@ def square(im: Importer, x: Value) -> Value:
 def softplus(im: Importer, x: Value, beta: float = 1, threshold: float = 20) -> Value:
     """log(1 + exp(beta x)) / beta, by relu so that nothing is too large; the threshold's other case is as near."""
     scaled = x if beta == 1 else x * float(beta)
-    found = im.m.relu(scaled) + im.m.log(im.m.exp(-im.m.abs(scaled)) + 1.0)
+    found = im.m.relu(scaled) + _log1p(im, im.m.exp(-im.m.abs(scaled)))
     return found if beta == 1 else found / float(beta)
 
 
