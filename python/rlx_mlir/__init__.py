@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from rlx_mlir.own_ops import TensorSpec as TensorSpec
     from rlx_mlir.own_ops import register_op as register_op
     from rlx_mlir.own_ops import unregister_op as unregister_op
+    from rlx_mlir.pytorch import from_torch as from_torch
     from rlx_mlir.runtime.artifact import Artifact as Artifact
     from rlx_mlir.runtime.cuda import CudaExecutable as CudaExecutable
     from rlx_mlir.runtime.device import DeviceArray as DeviceArray
@@ -87,6 +88,7 @@ _EXPORTS: dict[str, str | None] = {
     "vjp": "rlx_mlir.autodiff",
     "vmap": "rlx_mlir.autodiff",
     "emit": "rlx_mlir.compiler",
+    "from_torch": "rlx_mlir.pytorch",
     "load": "rlx_mlir.runtime.loading",
     "load_encoder": "rlx_mlir.models.embedding",
     "load_model": "rlx_mlir.models.loading",

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from rlx_mlir import ir
@@ -11,7 +14,7 @@ from rlx_mlir import place as light
 from rlx_mlir.errors import BuildError, InputError
 from rlx_mlir.locations import block_name, source_line
 
-__all__ = ["Place", "block_name", "caller", "checking", "source_line"]
+__all__ = ["Place", "block_name", "caller", "checking", "source_line", "standing"]
 
 #: Folders whose functions build for a caller: graphs, derivatives of them, graphs of files.
 _OURS = tuple(os.path.join(light.PACKAGE, folder, "") for folder in ("hir", "autodiff", "frontends"))
@@ -32,9 +35,23 @@ class Place(light.Place):
         return BuildError(f"{self}:{where} {message}")
 
 
+#: Where graphs are built while they are read from somewhere else: a line of that.
+_STANDING: ContextVar[Place | None] = ContextVar("standing", default=None)
+
+
+@contextmanager
+def standing(file: str, line: int) -> Iterator[None]:
+    """Within this, the caller is a line of another program: the one that a graph is read from."""
+    token = _STANDING.set(Place(file, line))
+    try:
+        yield
+    finally:
+        _STANDING.reset(token)
+
+
 def caller() -> Place:
-    """The innermost frame that isn't of the graph API itself."""
-    return light.caller_as(Place, _OURS)
+    """The innermost frame that isn't of the graph API itself, or where `standing` says."""
+    return _STANDING.get() or light.caller_as(Place, _OURS)
 
 
 class checking:

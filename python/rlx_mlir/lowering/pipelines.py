@@ -9,6 +9,7 @@ FUSE = named_pipeline(
     "rlx-fuse",
     "Fold constants, and fuse MIR primitives",
     ("mir-fold-constants", "patterns see numbers where the graph computes them; before parameters meet them"),
+    ("mir-raise-blocks", "before fusion, whose patterns look for whole norms; on primitives as graphs have them"),
     ("mir-fuse-matmul-bias-act", "before shared-input fusion, which would hide single products behind slices"),
     ("mir-fuse-residual-norm", "the sum isn't written out"),
     ("mir-fuse-swiglu", "before shared-input fusion: both halves of a SwiGLU are one product already"),

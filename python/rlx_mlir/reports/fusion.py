@@ -21,7 +21,7 @@ _LISTED = 3
 #: The pass that folds constants: it joins nothing, so the report lists what it does by itself.
 FOLDING = "mir-fold-constants"
 #: The passes that join operations, make what can be joined, or decide in which form products read their operands.
-_JOINING = re.compile("mir-(fuse|quantize|pack)-.*|mir-(dot|conv)-to-matmul|mir-outline-kernels")
+_JOINING = re.compile("mir-(fuse|raise|quantize|pack)-.*|mir-(dot|conv)-to-matmul|mir-outline-kernels")
 _DIRECTORY = re.compile(r"\([^()]*/")
 
 

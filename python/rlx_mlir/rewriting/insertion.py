@@ -37,7 +37,7 @@ def checked_passes(passes: Mapping[str, str]) -> dict[str, str]:
 def checked_fusions(given: object) -> tuple[str, ...]:
     """The passes of `rlx-fuse` that `skip_fusion` names, in their order; InputError where there is no such pass."""
     register_all()
-    known = [step for step, _ in PIPELINES["rlx-fuse"].steps if step.startswith("mir-fuse-")]
+    known = [step for step, _ in PIPELINES["rlx-fuse"].steps if step.startswith(("mir-fuse-", "mir-raise-"))]
     listed = (known if given else ()) if isinstance(given, bool) else checks.names("skip_fusion", given)
     for name in listed:
         if name not in known:

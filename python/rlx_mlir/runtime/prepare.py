@@ -74,6 +74,7 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "max": np.maximum,
     "min": np.minimum,
     "neg": np.negative,
+    "sqrt": np.sqrt,
     "quantize": affine.quantize,
     "round": np.rint,
     "repack": _repack,

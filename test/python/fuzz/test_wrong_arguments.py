@@ -383,6 +383,7 @@ def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
         "draw": Call(rlx.draw, (m, "mir")),
         "emit": Call(rlx.emit, (m, "mir"), more=options),
         "from_onnx": Call(rlx.from_onnx, (onnx_file(),), {"fixed": {}}),
+        "from_torch": Call(rlx.from_torch, (None,)),
         "inspect": Call(rlx.inspect, (m,), more=options),
         "interpret": Call(rlx.interpret, (m, arrays), theirs=("class",)),
         "load": Call(rlx.load, (folder / "f.rlx",), of_files=True),

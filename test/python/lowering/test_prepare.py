@@ -28,7 +28,7 @@ def elementwise(p: Program, dtype: str) -> None:
     w, v, g = p.param("w", [6, 5], dtype), p.param("v", [6, 5], dtype, positive), p.param("g", [5], dtype, positive)
     x = p.input("x", [6, 5], dtype)
     p.output(add=x + (w + v), sub=x - (w - g), mul=x * (w * g), div=x + w / v, neg=x + (-w))
-    p.output(max=x + m.maximum(w, g), min=x + m.minimum(v, w))
+    p.output(max=x + m.maximum(w, g), min=x + m.minimum(v, w), root=x + m.sqrt(g))
     p.output(scalar=x + (p.param("one", [], dtype) + p.param("two", [], dtype)))
 
 
@@ -61,9 +61,9 @@ def constants(p: Program, dtype: str) -> None:
     """Constants of every kind beside parameters, and what follows from constants."""
     m = p.m
     w, g, x = p.param("w", [6, 5], dtype), p.param("g", [5], dtype), p.input("x", [6, 5], dtype)
-    one = m.constant(np.ones(5), dtype)
+    one, two = m.constant(np.ones(5), dtype), m.constant(np.full(5, 2), dtype)
     each = m.constant(np.arange(30).reshape(6, 5) - 7.5, dtype)
-    p.output(norm=x * (g + one), each=x + w * each, late=x + (w * (each + one)), own=x * one)
+    p.output(norm=x * (g + one), each=x + w * each, late=x + (w * (each + one)), own=x * two)
     p.output(joined=m.concat([x, x], 1) + m.concat([w, each], 1), wide=x + m.expand(g * one, [6, 5]))
 
 

@@ -85,7 +85,10 @@ def test_keys_of_caches_say_what_is_skipped() -> None:
 @pytest.mark.parametrize(
     ("skipped", "message"),
     [
-        (("mir-fuse-swigl",), f"True or some of {BIAS}, .* but got 'mir-fuse-swigl' \\(did you mean '{SWIGLU}'\\?\\)"),
+        (
+            ("mir-fuse-swigl",),
+            f"True or some of mir-raise-blocks, {BIAS}, .* but got 'mir-fuse-swigl' \\(did you mean '{SWIGLU}'\\?\\)",
+        ),
         (("cse",), "True or some of .*, but got 'cse'"),
         (SWIGLU, "'skip_fusion' expects several names, but got 'mir-fuse-swiglu'"),
         (3, "'skip_fusion' expects several names, but got 3"),

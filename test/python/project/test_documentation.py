@@ -44,6 +44,7 @@ ELSEWHERE = {
     "docs/formats.md": "formats/test_own_formats.py",
     "docs/onnx.md": "onnx_files/test_onnx_import.py",
     "docs/own-operations.md": "hir/test_own_ops.py",
+    "docs/torch.md": "pytorch/test_torch_documentation.py",
     "CONTRIBUTING.md": "codegen_cpu/test_generators.py",
 }
 HERE = (

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators of backward graphs that PyTorch doesn't take apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.hir.values import Value
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
+from rlx_mlir.pytorch.handlers.images import _numbers, _of_images
+
+
+@handles("aten.threshold_backward.default")
+def threshold_backward(im: Importer, dy: Value, x: Value, threshold: float) -> Value:
+    """dy where x is above a number."""
+    return im.m.where(im.m.gt(x, float(threshold)), dy, im.number(0, im.dtype()))
+
+
+@handles("aten._softmax_backward_data.default")
+def softmax_backward(im: Importer, dy: Value, y: Value, dim: int, _: Any) -> Value:
+    """y (dy - sum(y dy)), by the result y."""
+    product = y * dy
+    return product - y * im.m.sum(product, [dim % y.ndim], keep_dims=True)
+
+
+@handles("aten._log_softmax_backward_data.default")
+def log_softmax_backward(im: Importer, dy: Value, y: Value, dim: int, _: Any) -> Value:
+    """dy - exp(y) sum(dy), by the result y."""
+    return dy - im.m.exp(y) * im.m.sum(dy, [dim % y.ndim], keep_dims=True)
+
+
+@handles("aten.embedding_dense_backward.default")
+def embedding_backward(im: Importer, dy: Value, indices: Value, rows: Any, padding: Any, by_count: bool) -> Value:
+    """Rows of dy summed where they came from; none for the index that pads."""
+    if by_count:
+        raise Unhandled("gradients that are scaled by how often a row is read")
+    number = static(padding, "an index")
+    if number >= 0:
+        kept = im.m.ne(indices, im.m.constant(indices.dtype.type(number)))
+        kept = im.m.reshape(kept, [*indices.shape, 1])
+        dy = im.m.where(kept, dy, im.m.constant(np.zeros((), DTYPES[im.dtype()])))
+    return im.m.scatter_add(dy, indices, static(rows, "a number of rows"), 0)
+
+
+@handles("aten.convolution_backward.default")
+def convolution_backward(
+    im: Importer,
+    dy: Value,
+    x: Value,
+    weight: Value,
+    bias_sizes: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    wanted: Sequence[bool],
+) -> Any:
+    """By the image, the weight and the bias, those that are wanted."""
+    rank = weight.ndim - 2
+    if transposed or rank not in (1, 2):
+        raise Unhandled("of transposed convolutions, or such of three dimensions")
+    fill = [[0], [1]] if rank == 1 else [[], []]
+    options: dict[str, Any] = {
+        "stride": [*fill[1], *_numbers(stride, rank)],
+        "padding": [*fill[0], *_numbers(padding, rank)],
+        "dilation": [*fill[1], *_numbers(dilation, rank)],
+        "groups": groups,
+    }
+    images = [_of_images(each, im) for each in (dy, x, weight)]
+    by_x = by_weight = by_bias = None
+    if wanted[0]:
+        by_x = im.reshaped(im.m.conv2d_backward_input(images[0], images[2], images[1], **options), list(x.shape))
+    if wanted[1]:
+        size = [int(each) for each in images[2].shape[2:]]
+        found = im.m.conv2d_backward_weight(images[1], images[0], kernel_size=size, **options)
+        by_weight = im.reshaped(found, list(weight.shape))
+    if wanted[2]:
+        by_bias = im.m.sum(dy, [0, *range(2, dy.ndim)])
+    return by_x, by_weight, by_bias

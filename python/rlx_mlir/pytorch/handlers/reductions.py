@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators that combine elements along dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.pytorch import positions
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
+
+
+def _axes(x: Value, dims: Any) -> list[int]:
+    """The dimensions that are named, all of them for none."""
+    if dims is None or (isinstance(dims, Sequence) and not dims):
+        return list(range(x.ndim))
+    listed = dims if isinstance(dims, Sequence) else [dims]
+    return [dim % x.ndim if x.ndim else 0 for dim in listed]
+
+
+def _reduced(im: Importer, kind: str, x: Value, dims: Any, keep: bool) -> Value:
+    if not x.ndim:
+        return x
+    return im.m.reduce(x, kind, _axes(x, dims), keep_dims=keep)
+
+
+def _reduction(kind: str) -> Any:
+    def build(im: Importer, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
+        dtype = "i1" if kind in ("any", "all") else im.dtype()
+        return _reduced(im, kind, im.cast(x, dtype), dims, keepdim)
+
+    return build
+
+
+for _kind, _names in {
+    "sum": ("aten.sum.default", "aten.sum.dim_IntList"),
+    "mean": ("aten.mean.default", "aten.mean.dim"),
+    "max": ("aten.amax.default", "aten.max.default"),
+    "min": ("aten.amin.default", "aten.min.default"),
+    "prod": ("aten.prod.default", "aten.prod.dim_int"),
+    "any": ("aten.any.default", "aten.any.dim", "aten.any.dims"),
+    "all": ("aten.all.default", "aten.all.dim", "aten.all.dims"),
+}.items():
+    handles(*_names)(_reduction(_kind))
+
+
+@handles("aten.var.correction", "aten.var.dim")
+def var(im: Importer, x: Value, dims: Any = None, correction: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    """The mean of squared differences from the mean, with a count that is smaller by a correction (1)."""
+    axes = _axes(x, dims)
+    lessened = 1 if correction is None else int(correction)
+    centred = x - im.m.mean(x, axes, keep_dims=True)
+    total = im.m.sum(centred * centred, axes, keep_dims=keepdim)
+    count = Size.of(1)
+    for axis in axes:
+        count = count * Size.parse(str(x.shape[axis]))
+    if count.constant is not None:
+        return total * (1.0 / max(count.constant - lessened, 1))
+    return total / (positions.first(im.m, count, 0, im.dtype()) - float(lessened))
+
+
+@handles("aten.var_mean.correction")
+def var_mean(im: Importer, x: Value, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """Variance and mean."""
+    return var(im, x, dims, correction, keepdim), im.m.mean(x, _axes(x, dims), keep_dims=keepdim)
+
+
+@handles("aten.max.dim", "aten.min.dim")
+def extreme(im: Importer, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    """The largest, or smallest, elements along a dimension, and where the first of each is."""
+    largest = "max" in str(im.node.target)
+    values = im.m.reduce(x, "max" if largest else "min", [dim % x.ndim], keep_dims=keepdim)
+    return values, _place(im, x, dim, keepdim, largest=largest, dtype="i64")
+
+
+@handles("aten.argmax.default", "aten.argmin.default")
+def place(im: Importer, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    """Where the first largest, or smallest, element along a dimension is."""
+    if dim is None:
+        x, dim = im.m.reshape(x, [-1]), 0
+    return im.reshaped(_place(im, x, dim, keepdim, largest="argmax" in str(im.node.target), dtype=im.dtype()))
+
+
+def _place(im: Importer, x: Value, dim: int, keepdim: bool, *, largest: bool, dtype: str) -> Value:
+    """The smallest index whose element is the extreme one; NaN counts as such."""
+    m, axis = im.m, dim % x.ndim
+    best = m.reduce(x, "max" if largest else "min", [axis], keep_dims=True)
+    found = m.eq(x, best)
+    if x.dtype.kind not in "iub":
+        found = m.bitwise_or(found, m.ne(x, x))
+    counter = m.iota([size if at == axis else 1 for at, size in enumerate(x.shape)], axis, "i64")
+    end = positions.first(m, Size.parse(str(x.shape[axis])), 0, "i64")
+    return im.cast(m.min(m.where(found, counter, end), [axis], keep_dims=keepdim), dtype)
+
+
+@handles("aten.cumsum.default")
+def cumsum(im: Importer, x: Value, dim: int, **_: Any) -> Value:
+    """Running sums; of truths, how many."""
+    own = im.cast(x, im.dtype())
+    return im.m.cumsum(own, dim % x.ndim) if x.ndim else own
+
+
+@handles("aten.topk.default")
+def topk(im: Importer, x: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The largest elements along the last dimension, and where they are."""
+    if dim % x.ndim != x.ndim - 1 or not largest:
+        raise Unhandled("the smallest, or along another dimension than the last")
+    values, indices = im.m.top_k(x, static(k, "a count"))
+    return values, im.m.cast(indices, "i64")
+
+
+@handles("aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default")
+def softmax(im: Importer, x: Value, dim: int, *rest: Any, **_: Any) -> Value:
+    """exp(x) / sum(exp(x)) along a dimension; the safe one is zeros where all is -inf."""
+    own = im.cast(x, im.dtype())
+    found = im.m.softmax(own, dim % x.ndim)
+    if "_safe_softmax" not in str(im.node.target):
+        return found
+    lowest = im.number(float("-inf"), im.dtype())
+    hidden = im.m.eq(im.m.max(own, [dim % x.ndim], keep_dims=True), lowest)
+    return im.m.where(hidden, im.number(0, im.dtype()), found)
+
+
+@handles("aten._log_softmax.default", "aten.log_softmax.int")
+def log_softmax(im: Importer, x: Value, dim: int, *_: Any) -> Value:
+    """x - max - log(sum(exp(x - max)))"""
+    own, axis = im.cast(x, im.dtype()), dim % x.ndim
+    centred = own - im.m.max(own, [axis], keep_dims=True)
+    return centred - im.m.log(im.m.sum(im.m.exp(centred), [axis], keep_dims=True))
+
+
+@handles("aten.linalg_vector_norm.default")
+def vector_norm(im: Importer, x: Value, order: float = 2, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    """The root of the sum of squares, the sum of magnitudes, or the largest of them."""
+    own = im.cast(x, im.dtype())
+    if order == 2:
+        return im.m.sqrt(_reduced(im, "sum", own * own, dims, keepdim))
+    if order in (1, float("inf")):
+        return _reduced(im, "sum" if order == 1 else "max", im.m.abs(own), dims, keepdim)
+    raise Unhandled(f"of order {order}")
