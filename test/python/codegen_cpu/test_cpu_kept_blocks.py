@@ -14,7 +14,7 @@ from test_cpu_attention import Case
 from test_cpu_gemm import need
 
 import rlx_mlir as rlx
-from rlx_mlir import GraphModule
+from rlx_mlir import GraphModule, formats
 from rlx_mlir.codegen.cpu.registry import generate
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.specs import AttentionSpec, CacheSpec
@@ -73,7 +73,7 @@ def test_blocks_of_finite_numbers_are_those_of_files(scheme: str) -> None:
     limit = (127 if scheme == "q8_0" else 8) * 65000
     x = x[(np.abs(x) < limit).all(axis=1)]
     assert len(x) > 20
-    assert kept.encoded(x, scheme).tobytes() == rlx.formats.encode(scheme, x).tobytes()
+    assert kept.encoded(x, scheme).tobytes() == formats.encode(scheme, x).tobytes()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
