@@ -356,7 +356,7 @@ class _Heads:
         self.head_dim = python_value(op.head_dim)
         self.q = op.q
         self.k, self.v = (
-            x if scheme is None else decoded_tensor(x, python_value(scheme))
+            x if scheme is None else decoded_tensor(x, python_value(scheme), self.kv_heads * self.head_dim)
             for x, scheme in ((op.k, op.k_scheme), (op.v, op.v_scheme))
         )
         sequence = {"packed": -2, "bhsd": 2, "bshd": 1}[self.layout]

@@ -61,12 +61,9 @@ def decoded(x: np.ndarray, scheme: str) -> np.ndarray:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def decoded_tensor(kept: ir.Value, scheme: str) -> ir.Value:
-    """A tensor [..., S, bytes] of i8, of rank 2 or 3, as f32 [..., S, E]."""
-    *outer, nbytes = sizes_of(kept)
-    fmt = formats.get_format(scheme)
-    assert isinstance(nbytes, int), "rows of heads"
-    width = nbytes // fmt.nbytes * fmt.block
+def decoded_tensor(kept: ir.Value, scheme: str, width: int) -> ir.Value:
+    """A tensor [..., S, bytes] of i8, of rank 2 or 3, as f32 [..., S, width]."""
+    *outer, _ = sizes_of(kept)
     rank = len(outer) + 1
     flat = kept if rank == 2 else collapse(kept, [[0, 1], [2]])
     rows = None if rank == 2 else outer[1]
@@ -88,7 +85,7 @@ def encoded_tensor(new: ir.Value, scheme: str) -> ir.Value:
     blocks = width // fmt.block
     f32 = element("f32")
     split = split_dims(new, [[0], [1], [2, 3]], [batch, rows, blocks, fmt.block])
-    b, s, block = range(3)
+    loops = b, s, block = range(3)
 
     def largest(x: Scalar, most: Scalar) -> Scalar:
         """Of two elements the one of the larger magnitude, the first of equals; NaN where one is NaN."""
@@ -99,10 +96,9 @@ def encoded_tensor(new: ir.Value, scheme: str) -> ir.Value:
     def scale(extreme: Scalar, _: Scalar) -> Scalar:
         if fmt.signed:
             return absolute(extreme) / 127.0
-        first = extract(split, [*(index(dim) for dim in loops), constant(element("index"), 0)])  # 0 has a sign, too
-        return extreme.compare("eq", 0).select(first, extreme) / float(-fmt.offset)
+        zero = extract(split, [*map(index, loops), constant(element("index"), 0)])  # which has a sign, too
+        return extreme.compare("eq", 0).select(zero, extreme) / float(-fmt.offset)
 
-    loops = [b, s, block]
     scales = generic(3, [(extremes, loops)], [(empty([batch, rows, blocks], f32), loops)], scale)
     first = fmt.field(fmt.quants[0].field).offset
 
@@ -113,7 +109,7 @@ def encoded_tensor(new: ir.Value, scheme: str) -> ir.Value:
         inverse = (absolute(d) >= _LEAST).select(1.0 / d, 0.0)
 
         def code(e: Scalar) -> Scalar:
-            scaled = extract(split, [index(0), index(1), index(2), e]) * inverse
+            scaled = extract(split, [*map(index, loops), e]) * inverse
             if fmt.signed:
                 return holds.select(scaled + (scaled < 0).select(scaled.like(-0.5), 0.5), 0.0).to("i32")
             return holds.select(scaled + (fmt.offset + 0.5), float(fmt.offset)).to("i32").min(2 * fmt.offset - 1)
@@ -124,10 +120,8 @@ def encoded_tensor(new: ir.Value, scheme: str) -> ir.Value:
         of_scale = (bits >> (place.min(1) * 8).to("i16")).low_bits(element("i8"))
         return (place < first).select(of_scale, codes.low_bits(element("i8")))
 
-    loops = [b, s, block, 3]
-    result = generic(
-        4, [(scales, [b, s, block])], [(empty([batch, rows, blocks, fmt.nbytes], element("i8")), loops)], byte
-    )
+    destination = empty([batch, rows, blocks, fmt.nbytes], element("i8"))
+    result = generic(4, [(scales, loops)], [(destination, range(4))], byte)
     return collapse(result, [[0], [1], [2, 3]])
 
 

@@ -18,6 +18,7 @@ from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.mir.control import REGIONS, carried_rules, inner_dims
 from rlx_mlir.mir.conv import transposed_sizes
 from rlx_mlir.mir.dims import Size, is_never_negative, product
+from rlx_mlir.mir.kept import row_bytes
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
 from rlx_mlir.mir.shape import like_sizes, sliced
@@ -221,20 +222,27 @@ def _rope(view: mir.RopeOp, dims: DimsOf) -> Iterable[Rule]:
 def _cache_update(view: mir.CacheUpdateOp, dims: DimsOf) -> Iterable[Rule]:
     cache, new = dims(view.cache), dims(view.new)
     yield from [(new[0], cache[0]), (dims(view.pos)[0], cache[0])]
-    if view.scheme is None:
-        yield new[-1], cache[-1]
+    yield cache[-1], new[-1] if view.scheme is None else _row_bytes(view.scheme, dims(view.new)[-1].constant)
     yield cache[1], new[1], True
+
+
+def _row_bytes(scheme: ir.Attribute, width: int | None) -> Size:
+    """Bytes of a row of so many elements, which are known where rows are blocks."""
+    assert width is not None, "the verifier's rule"
+    return Size.of(row_bytes(python_value(scheme), width))
 
 
 def _attention(view: mir.AttentionOp, dims: DimsOf) -> Iterable[Rule]:
     q, k, v = dims(view.q), dims(view.k), dims(view.v)
     heads, kv_heads = python_value(view.num_heads), python_value(view.num_kv_heads) or python_value(view.num_heads)
     layout, width = python_value(view.layout), python_value(view.head_dim)
-    if view.k_scheme is not None or view.v_scheme is not None:  # rows of bytes have static widths, which are verified
-        k, v = (
-            x if scheme is None else (*x[:-1], Size.of(kv_heads * width))
-            for x, scheme in ((k, view.k_scheme), (v, view.v_scheme))
-        )
+    for x, scheme in ((k, view.k_scheme), (v, view.v_scheme)):
+        if scheme is not None:
+            yield x[-1], _row_bytes(scheme, kv_heads * width)
+    k, v = (
+        x if scheme is None else (*x[:-1], Size.of(kv_heads * width))
+        for x, scheme in ((k, view.k_scheme), (v, view.v_scheme))
+    )
     yield from _equal(k, v)
     if len(q) == 4:
         axis = 1 if layout == "bhsd" else 2

@@ -14,11 +14,12 @@ from test_cpu_attention import Case
 from test_cpu_gemm import need
 
 import rlx_mlir as rlx
-from rlx_mlir import GraphModule
+from rlx_mlir import GraphModule, formats
 from rlx_mlir.codegen.cpu.registry import generate
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.specs import AttentionSpec, CacheSpec
 from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.errors import InputError
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.mir import kept
 
@@ -73,7 +74,7 @@ def test_blocks_of_finite_numbers_are_those_of_files(scheme: str) -> None:
     limit = (127 if scheme == "q8_0" else 8) * 65000
     x = x[(np.abs(x) < limit).all(axis=1)]
     assert len(x) > 20
-    assert kept.encoded(x, scheme).tobytes() == rlx.formats.encode(scheme, x).tobytes()
+    assert kept.encoded(x, scheme).tobytes() == formats.encode(scheme, x).tobytes()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -317,6 +318,27 @@ def test_cached_attention_by_loops(pair: tuple[str, str]) -> None:
     executable = rlx.compile(case.module(), disable_templates=("all",), cache=False)
     inputs = case.inputs(rng)
     alike(executable.run(inputs), interpret(case.module(), inputs))
+
+
+def test_bytes_of_rows_may_be_dynamic() -> None:
+    """Then they are those that the heads need, which is checked before anything runs."""
+    m = GraphModule.mir("dynamic")
+    q, new, pos = m.input("q", [1, 1, 64]), m.input("new", [1, 1, 64]), m.input("pos", [1], "i32")
+    cache = m.input("cache", [1, 9, "bytes"], "i8")
+    kept_rows = m.cache_update(cache, new, pos, scheme="q8_0")
+    heads = {"num_heads": 2, "head_dim": 32}
+    out = m.attention(q, kept_rows, kept_rows, pos=pos, k_scheme="q8_0", v_scheme="q8_0", **heads)
+    m.set_outputs({"out": out, "rows": kept_rows}, tied={"rows": cache})
+    rng = np.random.default_rng(0)
+    inputs = {name: rng.standard_normal((1, 1, 64), np.float32) for name in ("q", "new")}
+    inputs["cache"] = kept.encoded(rng.standard_normal((1, 9, 64), np.float32), "q8_0")
+    inputs["pos"] = np.array([4], np.int32)
+    executable = rlx.compile(m, maxima={"bytes": 68})
+    found, want = executable.run(inputs), interpret(m, inputs)
+    np.testing.assert_allclose(found["out"], want["out"], rtol=2e-5, atol=2e-5)
+    assert found["rows"].tobytes() == want["rows"].tobytes()
+    with pytest.raises(InputError, match="bytes"):
+        executable.run({**inputs, "cache": inputs["cache"][..., :34].copy()})
 
 
 @pytest.mark.parametrize("pair", [("f32", "f32"), ("f16", "f16"), ("q8_0", "q4_0")], ids="/".join)

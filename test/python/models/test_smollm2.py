@@ -93,7 +93,9 @@ def test_narrow_caches_are_close(
 
 
 def test_a_cache_of_another_type_is_refused(smollm2_path: Path) -> None:
-    with pytest.raises(InputError, match=r"'kv_dtype' must be one of f32, f16, bf16, q8_0, q4_0, or two .* but is 'f64'"):
+    with pytest.raises(
+        InputError, match=r"'kv_dtype' must be one of f32, f16, bf16, q8_0, q4_0, or two .* but is 'f64'"
+    ):
         load_model(smollm2_path, kv_dtype="f64")
 
 
