@@ -18,7 +18,10 @@ from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.model import Model, _Session, load_model
 
-FAMILIES = ("qwen2", "qwen3", "gemma3")
+FAMILIES = (
+    *("qwen2", "qwen3", "gemma3"),
+    *("qwen3moe", "gemma", "gemma2", "phi3", "smollm3", "olmo2", "granite"),
+)
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
 
 

@@ -18,7 +18,7 @@ from rlx_mlir.budgets import budget
 from rlx_mlir.errors import BudgetError, GGUFError, InputError, UnsupportedError, did_you_mean, nearest
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.models import decoder
-from rlx_mlir.models.architecture import REFUSED
+from rlx_mlir.models.architecture import ARCHITECTURES
 from rlx_mlir.models.config import ModelConfig, check_context
 
 
@@ -212,7 +212,7 @@ def test_what_is_not_implemented_is_refused(tmp_path: Path, changes: dict[str, A
         read(tmp_path, changes)
 
 
-@pytest.mark.parametrize(("key", "neutral"), REFUSED.items())
+@pytest.mark.parametrize(("key", "neutral"), ARCHITECTURES["llama"].refused.items())
 @pytest.mark.quick(15)
 def test_every_refused_key_has_values_that_change_nothing(tmp_path: Path, key: str, neutral: tuple[Any, ...]) -> None:
     word = key.replace(".", "__")
