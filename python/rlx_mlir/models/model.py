@@ -26,7 +26,7 @@ from ..activations import ACTIVATIONS, AUTO, way_of
 from ..arrays import as_array
 from ..dtypes import DTYPES
 from ..errors import ContextLengthError, ExecutionError, InputError, TimeLimitError
-from ..frontends.gguf import GGUFFile
+from ..frontends.model_file import ModelFile
 from ..limits import in_threads
 from ..place import located
 from ..runtime.artifact import Artifact
@@ -39,7 +39,7 @@ from .compiled import compiled_folder
 from .config import ModelConfig, check_context
 from .decode_threads import decode_threads
 from .generation import Generation, Stats, StopStrings, peak_rss
-from .hub import resolve
+from .opening import open_model
 from .prepared import IN_FOLDER, Place, in_cache, in_folder, set_weights
 from .sampling import Sampler
 from .tokenizer import Tokenizer
@@ -171,7 +171,7 @@ def load_model(
         if lora is not None:
             raise InputError(f"'{folder.folder}' was compiled without an adapter: load the model that it is of")
     activations = way_of(activations, target)
-    file = GGUFFile(resolve(path_or_name, download=download, progress=progress is not None))
+    file = open_model(path_or_name, download=download, progress=progress is not None)
     config = dataclasses.replace(ModelConfig.from_gguf(file), kv_dtype=kv_dtype)
     adapter = None if lora is None else read_adapter(checks.path("lora", lora), config)
     ranks = {} if adapter is None else adapter.ranks
@@ -247,7 +247,7 @@ def load_model(
     return model
 
 
-def _vocabulary_size(file: GGUFFile, config: ModelConfig) -> int:
+def _vocabulary_size(file: ModelFile, config: ModelConfig) -> int:
     """Tokens that the file has texts for; all rows of the table where it has no vocabulary."""
     key = "tokenizer.ggml.tokens"
     size = file.metadata.length(key) if key in file.metadata else None
@@ -465,7 +465,7 @@ class Model:
 
     def __init__(
         self,
-        file: GGUFFile,
+        file: ModelFile,
         config: ModelConfig,
         *,
         prefill: Executable,
