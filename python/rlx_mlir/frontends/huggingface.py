@@ -22,11 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, SafetensorsError
+from ..errors import InputError, SafetensorsError, TokenizerError
 from ..files import is_there, open_regular, read_bytes, read_text
-from .documents import Document
+from .documents import Document, read_object
 from .huggingface_config import CONFIG, FolderConfig, read_config
 from .huggingface_tensors import Bytes, FolderTensors
+from .huggingface_vocabulary import special_id, tokens_of
 from .model_file import ModelFile, ModelMetadata, TensorInfo
 from .safetensors import SafetensorsFile, open_weights
 
@@ -34,7 +35,7 @@ TOKENIZER = "tokenizer.json"
 HUGGINGFACE = "huggingface"
 """`tokenizer.ggml.model` of folders: the vocabulary is what `TOKENIZER_KEY` describes."""
 TOKENIZER_KEY = "tokenizer.huggingface.json"
-"""The text of `tokenizer.json`."""
+"""The object in `tokenizer.json`."""
 SETTINGS_KEY = "tokenizer.huggingface.settings"
 """The objects in the files of `SETTINGS`, by their names; empty where there is no such file."""
 SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json", CONFIG)
@@ -47,14 +48,30 @@ class FolderMetadata(ModelMetadata):
     """What the configuration says, and the tokenizer, whose files are read when they are first asked for."""
 
     def __init__(self, folder: Path, values: Mapping[str, Any]) -> None:
+        self._folder = folder
         self._values = dict(values)
         self._later: dict[str, Callable[[], Any]] = {}
         if is_there(folder / TOKENIZER):
             self._values["tokenizer.ggml.model"] = HUGGINGFACE
-            self._later[TOKENIZER_KEY] = partial(read_text, folder / TOKENIZER)
+            self._later[TOKENIZER_KEY] = partial(read_object, folder / TOKENIZER)
             self._later[SETTINGS_KEY] = partial(_settings, folder)
+            self._later["tokenizer.ggml.tokens"] = self._tokens
+            for word in ("bos", "eos"):
+                self._later[f"tokenizer.ggml.{word}_token_id"] = partial(self._special, word)
         if (template := _chat_template(folder)) is not None:
             self._values["tokenizer.chat_template"] = template
+
+    def _tokens(self) -> list[str]:
+        try:
+            return tokens_of(self[TOKENIZER_KEY])
+        except TokenizerError as error:
+            raise TokenizerError(f"{self._folder / TOKENIZER}: {error}") from None
+
+    def _special(self, word: str) -> int | None:
+        try:
+            return special_id(self[SETTINGS_KEY], self["tokenizer.ggml.tokens"], word)
+        except TokenizerError as error:
+            raise TokenizerError(f"{self._folder}: {error}") from None
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._values and key in self._later:

@@ -118,6 +118,7 @@ FAMILIES: dict[str, Family] = {
             {**_LLAMA, **_HEAD_NORMS, "mlp.gate": "ffn_gate_inp"},
             numbers={
                 "num_experts": "expert_count",
+                "num_local_experts": "expert_count",  # as transformers saves it
                 "num_experts_per_tok": "expert_used_count",
                 "moe_intermediate_size": "expert_feed_forward_length",
                 "norm_topk_prob": "expert_weights_norm",

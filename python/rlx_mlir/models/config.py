@@ -176,6 +176,7 @@ class ModelConfig:
         plan = self.plan
         choices = (plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms, self.local, self.unrotated)
         choices += (self.experts, self.attention_softcap, self.residual_scale != 1.0)
+        choices += (self.rope_style == "half" and self.rope_dims < self.head_dim,)
         return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
 
     @property

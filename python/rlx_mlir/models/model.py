@@ -39,6 +39,7 @@ from .compiled import compiled_folder
 from .config import ModelConfig, check_context
 from .decode_threads import decode_threads
 from .generation import Generation, Stats, StopStrings, peak_rss
+from .json_tokenizer import tokenizer_of
 from .opening import open_model
 from .prepared import IN_FOLDER, Place, in_cache, in_folder, set_weights
 from .sampling import Sampler
@@ -505,7 +506,7 @@ class Model:
         """The tokenizer, made at its first use; TokenizerError where the file has none that is supported."""
         with self._state:
             if self._tokenizer is None:
-                tokenizer = Tokenizer.from_metadata(self.file.metadata, origin=self.file.path or "")
+                tokenizer = tokenizer_of(self.file.metadata, origin=self.file.path or "")
                 if tokenizer.vocab_size > self.config.vocab:
                     raise InputError(
                         f"the tokenizer has {tokenizer.vocab_size} tokens, but the embedding table only "

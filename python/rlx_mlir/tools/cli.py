@@ -451,14 +451,13 @@ def compile_model(
 
 def _keep_weights(output: Path, model: str, config: ModelConfig, context: int, artifacts: list[Artifact]) -> int:
     """Writes weights beside the programs that want them so; gives the bytes of the file."""
-    from rlx_mlir.frontends.gguf import GGUFFile
-    from rlx_mlir.models.hub import resolve
+    from rlx_mlir.models.opening import open_model
     from rlx_mlir.models.prepared import keep_in_folder
 
     with progress() as say, writing(output):
         if say is not None:
             say("preparing weights")
-        return keep_in_folder(output, GGUFFile(resolve(model)), config, context, artifacts)
+        return keep_in_folder(output, open_model(model), config, context, artifacts)
 
 
 def _describe_folder(
