@@ -119,7 +119,9 @@ def test_ids_and_texts_are_those_of_the_library(tmp_path: Path, name: str) -> No
         if text in TEXTS:
             assert ids == made.encode(text, add_special_tokens=False).ids
             if name != "unigram":  # which lacks some letters
-                assert own.detokenize(ids) == made.decode(ids) == text, text
+                assert own.detokenize(ids) == made.decode(ids), text
+            if name in ("byte-level", "gemma"):  # others don't tell a text from one with a space before
+                assert own.detokenize(ids) == text, text
             stream = own.stream()
             streamed = "".join(map(stream.push, ids)) + stream.flush()
             assert streamed.removeprefix(" " if own.add_space_prefix else "") == own.detokenize(ids)
