@@ -42,6 +42,7 @@ from .generation import Generation, Stats, StopStrings, peak_rss
 from .json_tokenizer import tokenizer_of
 from .opening import open_model
 from .prepared import IN_FOLDER, Place, in_cache, in_folder, set_weights
+from .quantised import check_quantize, quantised
 from .sampling import Sampler
 from .tokenizer import Tokenizer
 from .weights import check_nonfinite
@@ -100,6 +101,7 @@ def load_model(
     kv_dtype: str = "f32",
     target: str = "cpu",
     nonfinite: str = "refuse",
+    quantize: str | None = None,
     lora: str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
     cache: bool = True,
@@ -110,8 +112,8 @@ def load_model(
     """Loads a model: opens and checks its file, compiles it (or finds it compiled), prepares its weights.
 
     Args:
-        path_or_name: a .gguf file, or a name that `rlx_mlir.models.hub` knows, which is fetched if need be; or a folder
-            that ``rlx compile MODEL -o FOLDER`` wrote, whose programs run with the options they were compiled with.
+        path_or_name: a .gguf file; a folder with a model as Hugging Face's libraries write it; a name that
+            `rlx_mlir.models.hub` knows, which is fetched if need be; or a folder that ``rlx compile MODEL -o FOLDER`` wrote, whose programs run with the options they were compiled with.
             Programs are code: load folders of those alone whom you trust.
         threads: of the compiled code; None for as many as the process may use, but to decode no more than it takes to
             read the weights of a large model, which is measured once for a machine, see docs/performance.md.
@@ -126,6 +128,9 @@ def load_model(
             and the cache of keys and values stays there.
         nonfinite: what is done about weights, and scales of weights, that are NaN or infinite: ``refuse`` says where
             the first one is, ``zero`` reads each of them, and all that a scale belongs to, as 0.
+        quantize: a type of weights, such as ``q4_k``, that matrices of f32, f16 and bf16 are quantised to; None leaves
+            them as they are. Rows that aren't a multiple of the type's blocks get a wider type, see docs/models.md. The
+            result is kept in the cache.
         lora: a folder with an adapter that ``rlx finetune`` or PEFT wrote: products that it is for get one of low rank
             beside them.
         time_limit: seconds that each of the two programs may take to compile; by default what the budget
@@ -147,6 +152,8 @@ def load_model(
         ("target", target),
     ):
         checks.text(name, value)
+    if quantize is not None:
+        check_quantize(checks.text("quantize", quantize))
     checks.flag("cache", cache)
     if prepared_cache is not None:
         checks.flag("prepared_cache", prepared_cache)
@@ -174,6 +181,8 @@ def load_model(
     activations = way_of(activations, target)
     file = open_model(path_or_name, download=download, progress=progress is not None)
     config = dataclasses.replace(ModelConfig.from_gguf(file), kv_dtype=kv_dtype)
+    if quantize is not None:
+        file, config = quantised(file, config, quantize, nonfinite=nonfinite, cache=cache, say=say)
     adapter = None if lora is None else read_adapter(checks.path("lora", lora), config)
     ranks = {} if adapter is None else adapter.ranks
     if folder is not None:

@@ -36,6 +36,7 @@ from rlx_mlir.tools.options import (
     JsonOption,
     LoadOption,
     LoraOption,
+    QuantizeOption,
     ModelArgument,
     ModuleArgument,
     Nonfinite,
@@ -181,6 +182,7 @@ app.command(
         "rlx finetune smollm2 dialogues.jsonl --lora 8 -o adapter --eval 0.1",
         "rlx finetune model.gguf data.jsonl -o adapter --targets all --lr 1e-4 --epochs 2 --batch 2 --accumulate 4",
         "rlx finetune model.gguf data.jsonl -o adapter --checkpoint run.safetensors --resume",
+        "rlx generate folder-of-hugging-face 'Hello' --chat --quantize q4_k",
         "rlx generate model.gguf 'Hello' --chat --lora adapter",
     )
 )(finetune.finetune)
@@ -251,6 +253,7 @@ def generate(
     nonfinite: Annotated[
         Nonfinite, typer.Option(help="Weights that are NaN or infinite: say where the first is, or read them as 0.")
     ] = Nonfinite.refuse,
+    quantize: QuantizeOption = None,
     lora: LoraOption = None,
     no_prepared_cache: NoPreparedCacheOption = False,
     device: DeviceOption = Device.cpu,
@@ -272,6 +275,7 @@ def generate(
             chunk=chunk,
             kv_dtype=kv_cache.value,
             nonfinite=nonfinite.value,
+            quantize=quantize,
             lora=lora,
             prepared_cache=not no_prepared_cache,
             target=device.value,

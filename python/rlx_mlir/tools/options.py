@@ -151,6 +151,12 @@ SkipFusionOption = Annotated[
 LoadOption = Annotated[
     list[Path] | None, typer.Option("--load", help="Python file that registers passes or operations; it is run.")
 ]
+QuantizeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--quantize", help="Quantise matrices of f32, f16 and bf16 to this type, such as q4_k.", show_default=False
+    ),
+]
 LoraOption = Annotated[
     Path | None,
     typer.Option("--lora", help="Folder with an adapter, of `rlx finetune` or PEFT.", show_default=False),
