@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ModelFileError, UnsupportedError, nearest, shortened
+from ..errors import UnsupportedError, nearest, shortened
 from .documents import Document
 from .huggingface_families import FAMILIES, NUMBERS, REFUSED, Family
 

@@ -22,7 +22,7 @@ NUMBERS: Mapping[str, str] = {
 }
 """Keys of `config.json` in every family."""
 
-_ATTENTION = {f"self_attn.{word}_proj": f"attn_{own}" for word, own in zip("qkvo", ("q", "k", "v", "output"), strict=True)}
+_ATTENTION = {f"self_attn.{word}_proj": f"attn_{word}" for word in "qkv"} | {"self_attn.o_proj": "attn_output"}
 _HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 _GATED = {f"mlp.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")}
 _LLAMA = {
@@ -72,7 +72,8 @@ class Family:
         activation: the key of the gate's function.
         activations: words of it that are the architecture's function.
         windows: which layers see a window where `layer_types` doesn't say: ``all``; ``later``, those from
-            `max_window_layers` on; ``period``, all but every so many (`sliding_window_pattern`); empty for none.
+            `max_window_layers` on; ``period``, all but every so many (`sliding_window_pattern`); ``unrotated``, those
+            that don't rotate; empty for none.
         switched: the window is there only where `use_sliding_window` says so.
         refused: keys beside `REFUSED`.
         plus_one: norms multiply by 1 + weight.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ModelFileError, UnsupportedError
-from ..formats import get_format
+from ..formats import FORMATS_BY_ID
 from . import safetensors
 from .huggingface_config import FolderConfig
 from .huggingface_families import OUTSIDE
@@ -22,6 +22,7 @@ from .safetensors import SafetensorsFile
 Bytes = npt.NDArray[np.uint8]
 
 _DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+_NUMBERS = {fmt.name: number for number, fmt in FORMATS_BY_ID.items() if fmt.name in _DTYPES}
 _LISTED = 8  # names that an error spells out
 
 _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
@@ -100,9 +101,8 @@ class FolderTensors:
         elif info.begin % _DTYPES[info.type].itemsize:  # a header of any length may stand before
             self._make(name, info.shape, info.type, partial(np.array, self._values(part, info)))
         else:
-            kind_id = get_format(info.type).type_id
-            size = info.end - info.begin
-            self.tensors[name] = TensorInfo(name, info.shape, info.type, kind_id, info.begin, size, 0, part)
+            size, number = info.end - info.begin, _NUMBERS[info.type]
+            self.tensors[name] = TensorInfo(name, info.shape, info.type, number, info.begin, size, 0, part)
         return True
 
     def _take_experts(self, part: int, info: safetensors.TensorInfo, layer: str, name: str) -> bool:
@@ -137,13 +137,14 @@ class FolderTensors:
 
     def _values(self, part: int, info: safetensors.TensorInfo) -> np.ndarray:
         """The elements, a view of the mapped file."""
-        return self._data[part][info.begin : info.end].view(_DTYPES[info.type]).reshape(info.shape)
+        values: np.ndarray = self._data[part][info.begin : info.end].view(_DTYPES[info.type])
+        return values.reshape(info.shape)
 
     def _make(self, name: str, shape: Iterable[int], type: str, make: Callable[[], np.ndarray]) -> None:
         """A tensor that is made when it is asked for."""
         sizes = tuple(shape)
         size = int(np.prod(sizes, dtype=np.int64)) * _DTYPES[type].itemsize
-        self.tensors[name] = TensorInfo(name, sizes, type, get_format(type).type_id, 0, size, 0)
+        self.tensors[name] = TensorInfo(name, sizes, type, _NUMBERS[type], 0, size, 0)
         self.made[name] = make
 
 

@@ -85,7 +85,10 @@ class SafetensorsFile:
             slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
             self.tensors: Mapping[str, TensorInfo] = {
                 name: TensorInfo(
-                    name, _TYPES.get(part.get_dtype(), part.get_dtype()), tuple(part.get_shape()), *places.get(name, (0, 0))
+                    name,
+                    _TYPES.get(part.get_dtype(), part.get_dtype()),
+                    tuple(part.get_shape()),
+                    *places.get(name, (0, 0)),
                 )
                 for name, part in slices.items()
             }

@@ -8,7 +8,8 @@ All are decoders of the same plan, and differ in what stands in it:
 
 What is in brackets is an architecture's choice, as are the function ``act``, how positions rotate and in which layers,
 which layers see a window of the last keys only, what scores, sums, rows of the table and logits are multiplied by, and
-whether the second line is one network or some of many that a router chooses. Norms divide by the root of the mean square.
+whether the second line is one network or some of many that a router chooses. Norms divide by the root of the mean
+square.
 """
 
 from __future__ import annotations
@@ -117,8 +118,8 @@ class Architecture:
         name: ``general.architecture``, and the prefix of its metadata keys.
         rope_style: ``interleaved`` (pairs 2i, 2i + 1) or ``half`` (pairs i, i + n/2), as the weights of GGUF files need
             it; those of folders need ``half``.
-        rope_factors: the tensors that divide the frequencies, each of which the file may have: `ROPE_FACTORS` for all
-            positions, or `LONG_ROPE_FACTORS` for sequences up to the context that a model was made for, and longer ones.
+        rope_factors: tensors that divide the frequencies, each of which the file may have: `ROPE_FACTORS`, or
+            `LONG_ROPE_FACTORS` for sequences up to the context that a model was made for, and longer ones.
         qkv_bias: queries, keys and values have biases.
         head_norms: queries and keys are normed before they are rotated: ``head``, each head, or ``row``, all heads at
             once; empty where they aren't.
@@ -260,8 +261,10 @@ ARCHITECTURES: dict[str, Architecture] = {
             rope_style="half",
             rope_factors=LONG_ROPE_FACTORS,
             local=_ALL_LOCAL,
-            joined={"attn_qkv.weight": ("attn_q.weight", "attn_k.weight", "attn_v.weight"),
-                    "ffn_up.weight": ("ffn_gate.weight", "ffn_up.weight")},
+            joined={
+                "attn_qkv.weight": ("attn_q.weight", "attn_k.weight", "attn_v.weight"),
+                "ffn_up.weight": ("ffn_gate.weight", "ffn_up.weight"),
+            },
         ),
         Architecture("smollm3", rope_style="interleaved", unrotated_period=4, local=_ALL_LOCAL),
         Architecture("olmo2", rope_style="half", head_norms="row", pre_norms=False, post_norms=True),

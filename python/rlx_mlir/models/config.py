@@ -174,9 +174,9 @@ class ModelConfig:
     def is_plain(self) -> bool:
         """Whether a layer is what the block `llama_decoder_block` computes."""
         plan = self.plan
-        choices = (plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms, self.local, self.unrotated)
-        choices += (self.experts, self.attention_softcap, self.residual_scale != 1.0)
-        choices += (self.rope_style == "half" and self.rope_dims < self.head_dim,)
+        choices: list[object] = [plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms]
+        choices += [self.local, self.unrotated, self.experts, self.attention_softcap, self.residual_scale != 1.0]
+        choices += [self.rope_style == "half" and self.rope_dims < self.head_dim]
         return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
 
     @property

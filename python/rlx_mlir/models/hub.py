@@ -29,6 +29,7 @@ from ..errors import CacheError, DownloadError, InputError, did_you_mean, shorte
 from ..files import is_there
 from ..frontends.documents import read_object
 from .encoder_config import ARCHITECTURES as ENCODER_ARCHITECTURES
+from .repositories import PREFIX, Repository
 
 _CHUNK = 1 << 20
 _Advance = Callable[[int], None]
@@ -152,7 +153,8 @@ def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, prog
     """The file of a model: of a path, the path itself; of a known name, a verified local file, fetched if needed.
 
     Args:
-        name_or_path: path of a .gguf file, or of a folder with a decoder's config.json; or a name in `KNOWN`.
+        name_or_path: path of a .gguf file, or of a folder with a decoder's config.json; a name in `KNOWN`; or
+            ``hf:owner/repository`` or ``hf:owner/repository:file``, see `repositories`.
         download: fetch what is not there; else that is a DownloadError.
         progress: show progress on stderr, where that is a terminal.
 
@@ -163,7 +165,11 @@ def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, prog
     if source is None:
         if text.lower() in ENCODERS:
             raise InputError(f"'{text}' is an encoder, which makes vectors of texts: use load_encoder, or rlx embed")
-        path, is_file, is_folder = _place(text)
+        if text.startswith(PREFIX) and isinstance(name_or_path, str):
+            path = Repository.parse(text).fetch(download=download, progress=progress)
+            is_file, is_folder = path.is_file(), path.is_dir()
+        else:
+            path, is_file, is_folder = _place(text)
         if is_file:
             if (why := _OTHER_FILES.get(path.suffix.lower())) is not None:
                 raise InputError(f"'{text}' isn't the .gguf file of a language model: {why}")
@@ -173,12 +179,15 @@ def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, prog
         if is_there(path) and not is_folder:
             what = "isn't a regular file"
         if is_folder and is_encoder_folder(path):
-            raise InputError(f"'{text}' is the folder of an encoder, which makes vectors of texts: use load_encoder, or rlx embed")
+            raise InputError(f"'{text}' is an encoder, which makes vectors of texts: use load_encoder, or rlx embed")
         if is_folder:
             if is_there(path / "config.json"):
                 return path
             what = "is a folder without a config.json"
-        raise InputError(f"'{text}' {what}; give the path of a .gguf file or of a model's folder, or one of: {names}")
+        raise InputError(
+            f"'{text}' {what}; give the path of a .gguf file or of a model's folder, hf:owner/repository[:file], or "
+            f"one of: {names}"
+        )
     found = _installed(source) or _cached(source)
     if found is None and not download:
         raise DownloadError(f"{source.filename} is neither installed nor in {cache_dir()}, and is not to be fetched")

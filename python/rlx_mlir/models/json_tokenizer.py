@@ -64,8 +64,8 @@ class JsonTokenizer(Tokenizer):
         for token in added:
             if (number := self._full.tokenizer.token_to_id(token["content"])) != token["id"]:
                 raise TokenizerError(
-                    f"added token {shortened(token['content'])} has id {token['id']}, but the library gives it {number}: "
-                    "ids of added tokens follow those of the model, without gaps"
+                    f"added token {shortened(token['content'])} has id {token['id']}, but the library gives it "
+                    f"{number}: ids of added tokens follow those of the model, without gaps"
                 )
         first = _beginning(document, self._full, settings["tokenizer_config.json"], options.get("bos_id"))
         if first is not None:

@@ -97,8 +97,8 @@ def rope_params(graph: GraphModule, config: ModelConfig, positions: int | str) -
     """Parameters for the tables of cosines and sines, by whether they are those of local layers."""
     shape = [positions, config.head_dim // 2]
     names = rope_names(config)
-    params = {name: graph.param(name, shape) for name in dict.fromkeys(name for pair in names.values() for name in pair)}
-    return {local: (params[cos], params[sin]) for local, (cos, sin) in names.items()}
+    made = {pair: (graph.param(pair[0], shape), graph.param(pair[1], shape)) for pair in dict.fromkeys(names.values())}
+    return {local: made[pair] for local, pair in names.items()}
 
 
 def embedded(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], tokens: Value) -> Value:

@@ -112,9 +112,10 @@ def load_model(
     """Loads a model: opens and checks its file, compiles it (or finds it compiled), prepares its weights.
 
     Args:
-        path_or_name: a .gguf file; a folder with a model as Hugging Face's libraries write it; a name that
-            `rlx_mlir.models.hub` knows, which is fetched if need be; or a folder that ``rlx compile MODEL -o FOLDER`` wrote, whose programs run with the options they were compiled with.
-            Programs are code: load folders of those alone whom you trust.
+        path_or_name: a .gguf file, or a folder with a model as Hugging Face's libraries write it; a name that
+            `rlx_mlir.models.hub` knows, or ``hf:owner/repository[:file]``, which is fetched if need be; or a folder
+            that ``rlx compile MODEL -o FOLDER`` wrote, whose programs run with the options they were compiled with.
+            Programs are code: load such folders of those alone whom you trust.
         threads: of the compiled code; None for as many as the process may use, but to decode no more than it takes to
             read the weights of a large model, which is measured once for a machine, see docs/performance.md.
         activations: how activations meet quantised weights: ``auto`` is ``int16`` on CPUs, ``int8`` on GPUs. ``int8``

@@ -11,9 +11,7 @@ from ..frontends.model_file import ModelFile
 from .hub import resolve
 
 
-def open_model(
-    path_or_name: str | os.PathLike[str], *, download: bool = True, progress: bool = False
-) -> ModelFile:
+def open_model(path_or_name: str | os.PathLike[str], *, download: bool = True, progress: bool = False) -> ModelFile:
     """Opens a model and checks its structure.
 
     Args:

@@ -180,8 +180,8 @@ def _kept(path: Path, config: ModelConfig) -> GGUFFile | None:
         stored = GGUFFile(path)
     except (OSError, RlxError):
         return None
-    fits = all(name in stored.tensors and stored.tensors[name].shape == info.shape for name, info in config.weights.items())
-    return stored if fits else None
+    shapes = {name: info.shape for name, info in stored.tensors.items()}
+    return stored if shapes == {name: info.shape for name, info in config.weights.items()} else None
 
 
 def _write(

@@ -36,7 +36,6 @@ from rlx_mlir.tools.options import (
     JsonOption,
     LoadOption,
     LoraOption,
-    QuantizeOption,
     ModelArgument,
     ModuleArgument,
     Nonfinite,
@@ -45,6 +44,7 @@ from rlx_mlir.tools.options import (
     PassesOption,
     Program,
     PtxOption,
+    QuantizeOption,
     SkipFusionOption,
     Stage,
     Target,
@@ -471,10 +471,12 @@ def _describe_folder(
     from rlx_mlir.models import decoder
     from rlx_mlir.models.compiled import CompiledFolder
     from rlx_mlir.models.hub import KNOWN
+    from rlx_mlir.models.repositories import PREFIX
 
     known = model.lower() in KNOWN
     programs = {program: decoder.describe(config, program) for program in decoder.PROGRAMS}
     source = model.lower() if known else str(Path(model).expanduser().resolve())
+    source = model if model.startswith(PREFIX) else source
     with writing(output):
         CompiledFolder(output, source, context, min(chunk, context), activations, target, programs).save()
 

@@ -99,7 +99,9 @@ def test_both_forms_of_rotations_are_one(tmp_path: Path, kind: str) -> None:
     now, earlier = ROTATIONS[kind]
     tensors = folders.weights("llama")
     found = []
-    for number, changes in enumerate(({"rope_parameters": {"rope_theta": 500.0, **now}}, {**earlier, "rope_theta": 500.0})):
+    for number, changes in enumerate(
+        ({"rope_parameters": {"rope_theta": 500.0, **now}}, {**earlier, "rope_theta": 500.0})
+    ):
         file = HuggingFaceFolder(folders.write(tmp_path / str(number), "llama", tensors, **changes))
         config = ModelConfig.from_gguf(file)
         name = config.factors_of(64)
@@ -164,7 +166,11 @@ def test_windows(tmp_path: Path) -> None:
 
 def test_layers_that_do_not_rotate(tmp_path: Path) -> None:
     tensors = folders.weights("smollm3")
-    for changes, wanted in (({}, (3,)), ({"no_rope_layer_interval": 2}, (1, 3)), ({"no_rope_layers": [0, 1, 1, 1]}, (0,))):
+    for changes, wanted in (
+        ({}, (3,)),
+        ({"no_rope_layer_interval": 2}, (1, 3)),
+        ({"no_rope_layers": [0, 1, 1, 1]}, (0,)),
+    ):
         file = HuggingFaceFolder(folders.write(tmp_path / "f", "smollm3", tensors, **changes))
         assert ModelConfig.from_gguf(file).unrotated == wanted
 
@@ -187,14 +193,22 @@ REFUSED: dict[str, tuple[dict[str, Any], type[RlxError], str]] = {
     "function": ({"hidden_act": "relu"}, UnsupportedError, r"'hidden_act' = 'relu' \(known are silu"),
     "quantised": ({"quantization_config": {"quant_method": "awq"}}, UnsupportedError, r"'quantization_config' = \{"),
     "rotations": ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, UnsupportedError, r"'rope_type' 'dynamic'"),
-    "factor": ({"rope_scaling": {"type": "linear", "factor": 0}}, ModelFileError, r"'factor' must be a finite number ab"),
+    "factor": (
+        {"rope_scaling": {"type": "linear", "factor": 0}},
+        ModelFileError,
+        r"'factor' must be a finite number ab",
+    ),
     "scaling": ({"rope_scaling": [1]}, ModelFileError, r"'rope_parameters' must be an object"),
     "sizes": ({"hidden_size": -1}, ModelFileError, r"'hidden_size' must be an integer from 1 .* but is -1"),
     "flag": ({"tie_word_embeddings": "yes"}, ModelFileError, r"'tie_word_embeddings' must be true or false"),
     "layers": ({"num_hidden_layers": 3}, RlxError, r"missing tensors: blk\.2"),
     "fewer layers": ({"num_hidden_layers": 1}, UnsupportedError, r"has no use for these tensors.*blk\.1"),
     "width": ({"intermediate_size": 95}, RlxError, r"'blk\.0\.ffn_gate\.weight' must be \[95, 64\]"),
-    "window": ({"sliding_window": "x", "model_type": "mistral"}, ModelFileError, r"'sliding_window' must be an integer"),
+    "window": (
+        {"sliding_window": "x", "model_type": "mistral"},
+        ModelFileError,
+        r"'sliding_window' must be an integer",
+    ),
 }
 
 
@@ -215,8 +229,12 @@ def test_tensors_without_a_use_and_other_types(tmp_path: Path) -> None:
     config = ModelConfig.from_gguf
     with pytest.raises(UnsupportedError, match=r"no use for these tensors.*blk\.0\.attn_q\.bias"):
         config(HuggingFaceFolder(folder))
-    write_safetensors(folder / "model.safetensors", own | {"model.other": np.zeros(4, "f4"), "lm_head.weight": np.zeros(4)})
-    with pytest.raises(UnsupportedError, match=r"'lm_head\.weight' is f64; supported are f32, f16, bf16; .*'model\.other'"):
+    write_safetensors(
+        folder / "model.safetensors", own | {"model.other": np.zeros(4, "f4"), "lm_head.weight": np.zeros(4)}
+    )
+    with pytest.raises(
+        UnsupportedError, match=r"'lm_head\.weight' is f64; supported are f32, f16, bf16; .*'model\.other'"
+    ):
         HuggingFaceFolder(folder)
     write_safetensors(folder / "model.safetensors", own | {"model.rotary_emb.inv_freq": np.zeros(8, "f4")})
     config(HuggingFaceFolder(folder))  # follows from the configuration
@@ -229,7 +247,9 @@ def test_experts_must_fit_each_other(tmp_path: Path) -> None:
     gone = "model.layers.0.mlp.experts.2.up_proj.weight"
     for changed in ({}, {gone: np.zeros((3, 64), "f4")}):
         write_safetensors(folder / "model.safetensors", {n: v for n, v in own.items() if n != gone} | changed)
-        with pytest.raises(ModelFileError, match=r"'blk\.0\.ffn_up_exps\.weight' must be of experts 0, 1, … of one type"):
+        with pytest.raises(
+            ModelFileError, match=r"'blk\.0\.ffn_up_exps\.weight' must be of experts 0, 1, … of one type"
+        ):
             HuggingFaceFolder(folder)
 
 
@@ -263,7 +283,9 @@ def test_damaged_files(tmp_path: Path) -> None:
 def test_a_header_of_any_length(tmp_path: Path) -> None:
     """Elements that don't begin at a multiple of their size are copied."""
     folder = folders.write(tmp_path / "f", "qwen2", folders.weights("qwen2"))
-    wanted = {name: np.array(HuggingFaceFolder(folder).tensor(name)) for name in ("blk.0.attn_q.weight", "output_norm.weight")}
+    wanted = {
+        name: np.array(HuggingFaceFolder(folder).tensor(name)) for name in ("blk.0.attn_q.weight", "output_norm.weight")
+    }
     path = folder / "model.safetensors"
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")

@@ -26,9 +26,7 @@ CORPUS = [
 ] * 5
 TEXTS = ["", "a", " a", "Hello world", "  two  spaces ", "Grüße 你好 🙂\n\nx", "don't 12345", "\t\r\n", "<0x0A>"]
 SPECIAL = ["<s>hi</s>", "<s>x<|end|>\n y<|user|>", "<tool>call<tool>", "<unk>", " <s> a"]
-_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 def byte_level() -> Any:
@@ -38,7 +36,9 @@ def byte_level() -> Any:
     made.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
     made.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet, show_progress=False))
+    made.train_from_iterator(
+        CORPUS, trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet, show_progress=False)
+    )
     made.add_special_tokens([AddedToken("<s>"), AddedToken("<|end|>", rstrip=True), AddedToken("<|user|>")])
     made.add_tokens([AddedToken("<tool>")])
     return beginning(made)
@@ -136,8 +136,17 @@ def test_a_control_token_in_the_vocabulary_is_not_found(tmp_path: Path) -> None:
     count = len(vocabulary)
     for number, token in enumerate(description["added_tokens"]):
         token["id"] = count + number
-    description["added_tokens"] += [{"id": vocabulary["<to"], "content": "<to", "special": True, "normalized": False,
-                                     "single_word": False, "lstrip": False, "rstrip": False}]
+    description["added_tokens"] += [
+        {
+            "id": vocabulary["<to"],
+            "content": "<to",
+            "special": True,
+            "normalized": False,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+        }
+    ]
     description["model"]["vocab"] = dict(sorted(vocabulary.items(), key=lambda own: own[1]))
     for number, text in enumerate(description["model"]["vocab"]):
         description["model"]["vocab"][text] = number
@@ -165,7 +174,12 @@ def changed(made: Callable[[], Any], **changes: Any) -> dict[str, Any]:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], type[RlxError], str]] = {
-    "words": ({"model": {"type": "WordLevel", "vocab": {"a": 0}}}, {}, UnsupportedError, "'WordLevel' are not supported"),
+    "words": (
+        {"model": {"type": "WordLevel", "vocab": {"a": 0}}},
+        {},
+        UnsupportedError,
+        "'WordLevel' are not supported",
+    ),
     "decoder": ({"decoder": {"type": "Fuse"}}, {}, UnsupportedError, "the decoder must be of bytes"),
     "no vocabulary": ({"model": {"type": "BPE"}}, {}, TokenizerError, "'model' must have a 'vocab'"),
     "large id": ({"model": {"type": "BPE", "vocab": {"a": 1 << 40}, "merges": []}}, {}, TokenizerError, "an id below"),

@@ -131,7 +131,8 @@ def test_one_number_for_each_layer(tmp_path: Path) -> None:
 def test_unknown_architecture(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "mamba"}, {"x": np.zeros(1, np.float32)})
     with pytest.raises(
-        UnsupportedError, match=r"m\.gguf: architecture 'mamba' is not supported, known are gemma, gemma2, gemma3, granite, llama"
+        UnsupportedError,
+        match=r"m\.gguf: architecture 'mamba' is not supported, known are gemma, gemma2, gemma3, granite, llama",
     ):
         ModelConfig.from_gguf(GGUFFile(path))
 
