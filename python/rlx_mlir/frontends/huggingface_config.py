@@ -76,6 +76,9 @@ def read_config(folder: Path) -> FolderConfig:
             + (f"; the nearest is {close}" if close else "")
         )
     found = document.refused({**REFUSED, **family.refused})
+    if family.part:
+        document = _part(document, family)
+        found += document.refused({**REFUSED, **family.refused})
     reader = _Reader(document, family)
     word = reader.value(family.activation) or family.activations[0]
     if word not in family.activations:
@@ -88,6 +91,15 @@ def read_config(folder: Path) -> FolderConfig:
     metadata: dict[str, Any] = {"general.architecture": family.architecture}
     metadata |= {f"{family.architecture}.{key}": value for key, value in values.items()}
     return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document)
+
+
+def _part(document: Document, family: Family) -> Document:
+    """What describes the language model, in the description of a model of several parts."""
+    own = dict(document.get(family.part, dict))
+    for key in ("tie_word_embeddings",):  # of the whole, too
+        if own.get(key) is None and key in document.content:
+            own[key] = document.content[key]
+    return Document(document.path, "", own)
 
 
 @dataclass(frozen=True)
@@ -119,6 +131,10 @@ class _Reader:
         assert default is None or isinstance(default, int | float)
         return self.document.number(key, default)
 
+    def _default(self, key: str) -> int | None:
+        default = self.family.defaults.get(key)
+        return default if isinstance(default, int) else None
+
     def numbers(self) -> dict[str, Any]:
         """Sizes, and what numbers are multiplied by."""
         document = self.document
@@ -128,11 +144,11 @@ class _Reader:
             if isinstance(found, bool):
                 values[own] = found
             elif key == "num_key_value_heads" and found is None:
-                values[own] = document.integer("num_attention_heads")
+                values[own] = values["attention.head_count"]
             elif key == "rms_norm_eps":
                 values[own] = self.number(key) if found is not None else 1e-6
             elif key in NUMBERS or isinstance(found, int):
-                values[own] = document.integer(key)
+                values[own] = document.integer(key, default=self._default(key))
             elif found is not None:
                 values[own] = self.number(key)
         hidden, heads = values["embedding_length"], values["attention.head_count"]

@@ -8,7 +8,7 @@ package reads, whichever format a model has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 NUMBERS: Mapping[str, str] = {
     "hidden_size": "embedding_length",
@@ -78,6 +78,8 @@ class Family:
         refused: keys beside `REFUSED`.
         plus_one: norms multiply by 1 + weight.
         split_experts: a layer has a tensor for each expert, or one with gate and up of all.
+        part: the entry of `config.json` that describes the language model, where that is one part of several, of which
+            the others are for what isn't text, and aren't read; empty where it is the whole.
     """
 
     name: str
@@ -92,11 +94,36 @@ class Family:
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     plus_one: bool = False
     split_experts: bool = False
+    part: str = ""
 
 
 _GELU = ("gelu_pytorch_tanh", "gelu_new")
 _GEMMA: dict[str, object] = {"head_dim": 256, "tie_word_embeddings": True, "hidden_activation": _GELU[0]}
 _CAPS = {"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping"}
+
+_GEMMA3 = Family(
+    "gemma3_text",
+    "gemma3",
+    {**_BOTH_NORMS, **_HEAD_NORMS},
+    numbers=_CAPS,
+    defaults={
+        **_GEMMA,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "vocab_size": 262208,
+        "max_position_embeddings": 131072,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 6,
+        "query_pre_attn_scalar": 256,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+    },
+    activation="hidden_activation",
+    activations=_GELU,
+    windows="period",
+    refused={**_NO_BIASES, **_CAUSAL},
+    plus_one=True,
+)
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -151,25 +178,8 @@ FAMILIES: dict[str, Family] = {
             refused={**_NO_BIASES, **_CAUSAL},
             plus_one=True,
         ),
-        Family(
-            "gemma3_text",
-            "gemma3",
-            {**_BOTH_NORMS, **_HEAD_NORMS},
-            numbers=_CAPS,
-            defaults={
-                **_GEMMA,
-                "sliding_window": 4096,
-                "sliding_window_pattern": 6,
-                "query_pre_attn_scalar": 256,
-                "rope_theta": 1e6,
-                "rope_local_base_freq": 1e4,
-            },
-            activation="hidden_activation",
-            activations=_GELU,
-            windows="period",
-            refused={**_NO_BIASES, **_CAUSAL},
-            plus_one=True,
-        ),
+        _GEMMA3,
+        replace(_GEMMA3, name="gemma3", part="text_config"),
         Family(
             "phi3",
             "phi3",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import ml_dtypes
@@ -25,6 +26,10 @@ _DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.
 _NUMBERS = {fmt.name: number for number, fmt in FORMATS_BY_ID.items() if fmt.name in _DTYPES}
 _LISTED = 8  # names that an error spells out
 
+#: What stands before the names of a language model that is a part of a model: what replaces it, of either form.
+_PREFIXES = (("language_model.model.", "model."), ("model.language_model.", "model."), ("language_model.", ""))
+#: Other parts, in whose tensors a text has no share.
+_OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\..+")
 _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
 _EXPERT = re.compile(r"mlp\.experts\.(\d{1,6})\.(gate|up|down)_proj\.weight")
 _JOINED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj")
@@ -52,6 +57,10 @@ class FolderTensors:
         unknown, types = [], []
         for part, file in enumerate(files):
             for info in file.tensors.values():
+                if config.family.part:
+                    if _OTHERS.fullmatch(info.name):
+                        continue
+                    info = _renamed(info)
                 if _BUFFER.fullmatch(info.name):
                     continue
                 if info.type not in _DTYPES:
@@ -146,6 +155,14 @@ class FolderTensors:
         size = int(np.prod(sizes, dtype=np.int64)) * _DTYPES[type].itemsize
         self.tensors[name] = TensorInfo(name, sizes, type, _NUMBERS[type], 0, size, 0)
         self.made[name] = make
+
+
+def _renamed(info: safetensors.TensorInfo) -> safetensors.TensorInfo:
+    """A tensor of a part by the name that it has where that is the whole."""
+    for prefix, own in _PREFIXES:
+        if info.name.startswith(prefix):
+            return replace(info, name=own + info.name.removeprefix(prefix))
+    return info
 
 
 def _list(names: Sequence[str]) -> str:

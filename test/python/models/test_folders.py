@@ -175,6 +175,30 @@ def test_layers_that_do_not_rotate(tmp_path: Path) -> None:
         assert ModelConfig.from_gguf(file).unrotated == wanted
 
 
+def test_the_text_of_a_model_of_several_parts(tmp_path: Path) -> None:
+    """By either form of names; parts for images aren't read, and what is left out is so by default."""
+    tensors = folders.weights("gemma3", heads=8, kv_heads=4)
+    own = folders.to_folder("gemma3", tensors)
+    left_out = ("num_attention_heads", "num_key_value_heads", "max_position_embeddings")
+    text = {key: value for key, value in folders.config("gemma3").items() if key not in left_out}
+    whole = folders.write(tmp_path / "f", "gemma3", tensors, num_attention_heads=8, num_key_value_heads=4)
+    wanted = ModelConfig.from_gguf(HuggingFaceFolder(whole))
+    for number, prefixes in enumerate((("language_model.", ""), ("model.language_model.", "model."))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": text}))
+        named = {prefixes[0] + name.removeprefix(prefixes[1]): value for name, value in own.items()}
+        images = {"vision_tower.x": np.zeros(4, "i4"), "model.multi_modal_projector.y": np.zeros(4, "f4")}
+        write_safetensors(folder / "model.safetensors", named | images)
+        file = HuggingFaceFolder(folder)
+        config = ModelConfig.from_gguf(file)
+        assert (config.context, config.rope_original) == (131072, 131072)
+        found = config.numbers() | {"context": 256, "rope_original": 256}
+        assert found == wanted.numbers()
+        name = "blk.5.ffn_down.weight"
+        np.testing.assert_array_equal(file.tensor(name), tensors[name])
+
+
 def test_an_untied_head(tmp_path: Path) -> None:
     tensors = folders.weights("qwen3", tied=False)
     tied = ModelConfig.from_gguf(HuggingFaceFolder(folders.write(tmp_path / "a", "qwen3", tensors)))

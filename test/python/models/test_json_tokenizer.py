@@ -26,7 +26,10 @@ CORPUS = [
 ] * 5
 TEXTS = ["", "a", " a", "Hello world", "  two  spaces ", "Grüße 你好 🙂\n\nx", "don't 12345", "\t\r\n", "<0x0A>"]
 SPECIAL = ["<s>hi</s>", "<s>x<|end|>\n y<|user|>", "<tool>call<tool>", "<unk>", " <s> a"]
-_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 def byte_level() -> Any:

@@ -80,6 +80,22 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def test_the_text_of_a_model_of_several_parts(tmp_path: Path) -> None:
+    """Gemma 3 with images: its description leaves out what is so by default."""
+    text = transformers.Gemma3TextConfig(**{**SIZES, **GEMMA, "num_hidden_layers": 2})
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision = transformers.SiglipVisionConfig(**sizes, image_size=28, patch_size=14)
+    config = transformers.Gemma3Config(text_config=text, vision_config=vision)
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = transformers.Gemma3ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        wanted = model(torch.tensor([IDS])).logits[0].numpy()
+    model.save_pretrained(tmp_path)
+    found = load_model(tmp_path, activations="exact", context=64, chunk=16).logits(IDS)
+    np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
+
+
 def make(name: str) -> Any:
     """A model with random weights, among which no norm is 1."""
     word, changes = MODELS[name]
