@@ -21,7 +21,6 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -301,14 +300,6 @@ class GGUFFile(ModelFile):
         self.statuses = {path: status for file in files for path, status in file.statuses.items()}
         self.tensors = tensors
         self.metadata, self.version, self.path = files[0].metadata, files[0].version, files[0].path
-
-    def __enter__(self) -> GGUFFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"GGUFFile({self.path!r}, {self.architecture}, {len(self.tensors)} tensors)"

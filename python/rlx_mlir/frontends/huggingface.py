@@ -17,7 +17,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -147,14 +146,6 @@ class HuggingFaceFolder(ModelFile):
         self.statuses[file.path] = status
         self._maps.append(mapped)
         return np.frombuffer(mapped, np.uint8)
-
-    def __enter__(self) -> HuggingFaceFolder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"HuggingFaceFolder({self.path!r}, {self.architecture}, {len(self.tensors)} tensors)"

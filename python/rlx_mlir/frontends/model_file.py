@@ -9,13 +9,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import GGUFError, InputError
 from ..formats import FORMATS_BY_ID, BlockFormat, decode
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,14 @@ class ModelFile(ABC):
     metadata: ModelMetadata
     tensors: Mapping[str, TensorInfo]
     statuses: Mapping[str, os.stat_result]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def architecture(self) -> str:
