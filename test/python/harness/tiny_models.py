@@ -122,6 +122,7 @@ def tensors(
     head_dim: int | None = None,
     ffn: int = 96,
     vocab: int = 300,
+    rope_pairs: int | None = None,
 ) -> dict[str, Any]:
     """Random weights; ``types`` by the last words of a name (`attn_q`, `token_embd`), q4_1 for others."""
     random = np.random.default_rng(seed)
@@ -184,7 +185,7 @@ def tensors(
                 found[f"blk.{layer}.{name}.bias"] = vector(matrices[name][0]) - 1
     if architecture == "phi3":
         for word in ("short", "long"):
-            found[f"rope_factors_{word}.weight"] = vector(head_dim // 2)
+            found[f"rope_factors_{word}.weight"] = vector(head_dim // 2 if rope_pairs is None else rope_pairs)
     return found
 
 
