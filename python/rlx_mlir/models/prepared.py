@@ -169,7 +169,7 @@ class PreparedWeights(Kept):
         """Raises OSError where a file of the model was written meanwhile: nobody knows which part of it was read."""
         for path, before in self._file.statuses.items():
             if prepared_cache.system_identity(os.stat(path)) != prepared_cache.system_identity(before):
-                raise OSError(0, f"the model's file '{path}' was changed meanwhile")
+                raise OSError(0, "the model's file was changed meanwhile")
 
     def _give_up(self, error: OSError) -> None:
         """Goes on without a file; what is in it already stays mapped while it is needed."""
