@@ -49,17 +49,6 @@ class FolderConfig:
     document: Document
 
 
-def is_decoder_folder(folder: Path) -> bool:
-    """Whether a folder's `config.json` is one of a decoder that can be read; what it says else isn't checked.
-
-    Raises ModelFileError where that file is there and malformed.
-    """
-    path = folder / CONFIG
-    if not path.is_file():
-        return False
-    return Document(path, "").content.get("model_type") in FAMILIES
-
-
 def read_config(folder: Path) -> FolderConfig:
     """Reads and checks `config.json`.
 
@@ -372,4 +361,4 @@ def _longrope(own: _RopeEntries) -> Rope:
     return Rope(values, {f"rope_factors_{word}.weight": own.factors(f"{word}_factor") for word in ("short", "long")})
 
 
-__all__ = ["CONFIG", "FolderConfig", "is_decoder_folder", "read_config"]
+__all__ = ["CONFIG", "FolderConfig", "read_config"]
