@@ -23,9 +23,10 @@ import numpy as np
 from rlx_mlir.errors import InputError, ModelFileError, RlxError, UnsupportedError, shortened
 from rlx_mlir.files import read_text
 from rlx_mlir.frontends.documents import parse_json
-from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.frontends.model_file import ModelFile
 from rlx_mlir.models.chat import ChatTemplate
 from rlx_mlir.models.config import ModelConfig
+from rlx_mlir.models.json_tokenizer import tokenizer_of
 from rlx_mlir.models.tokenizer import Tokenizer
 
 _FORMS = ({"messages"}, {"prompt", "completion"}, {"text"})
@@ -64,10 +65,10 @@ class Reader:
         self._tokenizer, self._template = tokenizer, template
 
     @classmethod
-    def of(cls, file: GGUFFile, config: ModelConfig) -> Reader:
+    def of(cls, file: ModelFile, config: ModelConfig) -> Reader:
         """That of a model's file; TokenizerError, ChatTemplateError, InputError where its vocabulary can't be used."""
         origin = file.path or ""
-        tokenizer = Tokenizer.from_metadata(file.metadata, origin=origin)
+        tokenizer = tokenizer_of(file.metadata, origin=origin)
         if tokenizer.vocab_size > config.vocab:
             raise InputError(
                 f"the tokenizer has {tokenizer.vocab_size} tokens, but the embedding table only {config.vocab} rows"

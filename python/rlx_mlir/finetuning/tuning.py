@@ -16,7 +16,7 @@ from rlx_mlir.compiler import compile_cached
 from rlx_mlir.errors import InputError, shortened
 from rlx_mlir.finetuning.data import Rows
 from rlx_mlir.finetuning.graph import LossGraph
-from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.frontends.model_file import ModelFile
 from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import Adapter, new_adapter
 from rlx_mlir.models.config import ModelConfig
@@ -91,7 +91,7 @@ class FineTuning:
     @located
     def __init__(
         self,
-        file: GGUFFile,
+        file: ModelFile,
         config: ModelConfig,
         rows: Rows,
         settings: Settings,

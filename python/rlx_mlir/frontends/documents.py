@@ -9,8 +9,11 @@ error names the file and, where there is one, the byte.
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,7 +21,7 @@ import numpy as np
 from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import ModelFileError, RlxError, shortened
-from rlx_mlir.files import Error, Name, decode, read_bytes
+from rlx_mlir.files import Error, Name, decode, is_there, read_bytes
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _CHUNK = 1 << 22
@@ -52,6 +55,59 @@ def parse_json(content: bytes, path: Name | None, *, error: Error = ModelFileErr
 
     with foreign_errors(what, partial(_wrapped, error, path)):
         return _parsed(text, what, path, error)
+
+
+class Document:
+    """A file with one JSON object, whose entries are checked as they are read.
+
+    Attributes:
+        path: the file.
+        content: its entries.
+    """
+
+    def __init__(self, path: Path, what: str, content: dict[str, Any] | None = None) -> None:
+        """Reads the file; `what` is what the folder would be that has it. With `content`, that is a part of it.
+
+        Raises ModelFileError where it is missing or malformed, BudgetError.
+        """
+        self.path = path
+        if content is None and not is_there(path):
+            raise ModelFileError(f"the file is missing; {what} is a folder that has it", path=path)
+        self.content: dict[str, Any] = read_object(path) if content is None else content
+
+    def fail(self, key: str, rule: str, value: object) -> ModelFileError:
+        return ModelFileError(f"'{key}' must be {rule}, but is {shortened(value)}", path=self.path)
+
+    def get(self, key: str, kind: type, default: object = None) -> Any:
+        """An entry of a type; where there is none, the default, or an error where that is None."""
+        value = self.content.get(key)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self.fail(key, f"of type {kind.__name__}", value)
+        return value
+
+    def integer(self, key: str, least: int = 1, default: int | None = None) -> int:
+        value = self.get(key, int, default)
+        if not least <= value < 1 << 31:
+            raise self.fail(key, f"an integer from {least} to 2^31 - 1", value)
+        return int(value)
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """A finite number."""
+        value = self.content.get(key)
+        value = default if value is None else value
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf < value < math.inf:
+            raise self.fail(key, "a finite number", value)
+        return float(value)
+
+    def refused(self, neutral: Mapping[str, tuple[object, ...]]) -> list[str]:
+        """The entries that change something in a way that isn't implemented, by the values that change nothing."""
+        return [
+            f"'{key}' = {shortened(self.content[key])}"
+            for key, values in neutral.items()
+            if not any(self.content.get(key) == value for value in values)
+        ]
 
 
 def _wrapped(error: Error, path: Name | None, message: str) -> RlxError:
@@ -113,4 +169,4 @@ def nesting(content: bytes) -> int:
     return deepest
 
 
-__all__ = ["nesting", "parse_json", "read_json", "read_object"]
+__all__ = ["Document", "nesting", "parse_json", "read_json", "read_object"]

@@ -21,7 +21,6 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -30,9 +29,10 @@ import numpy.typing as npt
 from .. import budgets
 from ..errors import GGUFError, InputError
 from ..files import open_regular
-from ..formats import FORMATS_BY_ID, BlockFormat, decode, get_format
+from ..formats import FORMATS_BY_ID, get_format
 from ..paths import replacing
 from .gguf_split import open_others
+from .model_file import ModelFile, ModelMetadata, TensorInfo
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
@@ -61,46 +61,6 @@ _SCALARS: dict[int, np.dtype] = {
 _Data = npt.NDArray[np.uint8]
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """What the file says about one tensor.
-
-    Attributes:
-        name: its name.
-        shape: dimensions, innermost **last** (files store them innermost first); a weight is [N, K].
-        type: lower-case format name such as "q4_1"; "unknown(n)" for a type number that is not known.
-        type_id: number of the type in the file.
-        offset: byte offset of the data in the file.
-        nbytes: bytes of the data; None where the type is unknown.
-        header_offset: byte offset of this description in the file.
-        part: number of the file, from 0 on, where a model is split.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    type: str
-    type_id: int
-    offset: int
-    nbytes: int | None
-    header_offset: int
-    part: int = 0
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows: the product of all dimensions but the innermost."""
-        return math.prod(self.shape[:-1])
-
-    @property
-    def k(self) -> int:
-        """Elements in a row: the innermost dimension, 1 for a scalar."""
-        return self.shape[-1] if self.shape else 1
 
 
 @dataclass(frozen=True)
@@ -218,7 +178,7 @@ class _Cursor:
         return text
 
 
-class Metadata(Mapping[str, Any]):
+class Metadata(ModelMetadata):
     """The file's metadata; a value is decoded at its first use, and kept.
 
     Values are ``int``, ``float``, ``bool``, ``str``; arrays of numbers are read-only numpy arrays, arrays of strings
@@ -257,22 +217,20 @@ class Metadata(Mapping[str, Any]):
         return f"Metadata({len(self)} keys)"
 
 
-class GGUFFile:
+class GGUFFile(ModelFile):
     """One GGUF file, or the files that a model is split into, memory-mapped.
 
     ``metadata`` maps keys to values, ``tensors`` maps names to `TensorInfo`, in the order of the file. Arrays that
     `tensor` returns are read-only views that keep the file mapped for as long as they live, also after `close`.
-    ``status`` is what the system said of the file when it was opened; None for one in memory, or of several.
 
     Of a split model the metadata is that of the first file, whose ``path`` this object has, and the tensors are those
     of all; a file in memory is read by itself.
     """
 
-    path: str | None
     version: int
     metadata: Metadata
     tensors: dict[str, TensorInfo]
-    status: os.stat_result | None
+    statuses: dict[str, os.stat_result]
     _map: mmap.mmap | None
     _others: list[GGUFFile]
 
@@ -303,7 +261,7 @@ class GGUFFile:
             with open_regular(path, error=GGUFError) as file:
                 if os.fstat(file.fileno()).st_size == 0:
                     raise GGUFError("the file is empty", path=path, offset=0)
-                self.status = os.fstat(file.fileno())
+                self.statuses = {self.path: os.fstat(file.fileno())}
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except GGUFError:
             raise
@@ -316,7 +274,7 @@ class GGUFFile:
         """Reads a file that is in memory."""
         self = cls.__new__(cls)
         self.path = None
-        self.status, self._others = None, []
+        self.statuses, self._others = {}, []
         self._map = None
         view: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).view()
         view.flags.writeable = False
@@ -339,25 +297,12 @@ class GGUFFile:
         for number, file in enumerate(files):
             tensors |= {name: dataclasses.replace(info, part=number) for name, info in file.tensors.items()}
         self._paths = tuple(file.path for file in files)
-        self.status = None
+        self.statuses = {path: status for file in files for path, status in file.statuses.items()}
         self.tensors = tensors
         self.metadata, self.version, self.path = files[0].metadata, files[0].version, files[0].path
 
-    def __enter__(self) -> GGUFFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"GGUFFile({self.path!r}, {self.architecture}, {len(self.tensors)} tensors)"
-
-    @property
-    def architecture(self) -> str:
-        """``general.architecture``, or "unknown"."""
-        return str(self.metadata.get("general.architecture", "unknown"))
 
     @property
     def _what(self) -> str:
@@ -382,7 +327,7 @@ class GGUFFile:
 
     @property
     def paths(self) -> tuple[str | None, ...]:
-        """The paths of all files, in order: one, unless the model is split. `TensorInfo.part` counts them."""
+        """The paths of all files, in order: one, unless the model is split."""
         return self._paths if self._others else (self.path,)
 
     def _part(self, info: TensorInfo) -> GGUFFile:
@@ -392,9 +337,11 @@ class GGUFFile:
         return self._others[info.part - (info.part > self.number)]
 
     @property
-    def mapping(self) -> mmap.mmap | None:
-        """The mapped file that arrays are views of; None where it is closed, or in memory."""
-        return self._map
+    def mappings(self) -> tuple[mmap.mmap, ...]:
+        """See `ModelFile`."""
+        number = self.number if self._others else 0
+        files = (*self._others[:number], self, *self._others[number:])
+        return tuple(file._map for file in files if file._map is not None)
 
     def fingerprint(self) -> str:
         """A digest, in hexadecimal, of the file's size, of all in it but the data of tensors, and of a part of each.
@@ -412,51 +359,13 @@ class GGUFFile:
                 digest.update(file._data[middle : middle + _SAMPLE_BYTES].data)
         return digest.hexdigest()
 
-    def tensor(self, name: str) -> np.ndarray:
-        """The data of a tensor as a read-only view.
-
-        f32, f16, bf16, f64 and integer tensors have their shape, innermost last, and their element type; block formats
-        are uint8 [rows, rowbytes], with all but the innermost dimension flattened into rows.
-
-        Raises InputError for a name that is not in the file, GGUFError for a type that is not known.
-        """
-        info = self.info(name)
-        fmt = self._format(info)
+    def _bytes(self, info: TensorInfo) -> _Data:
+        """See `ModelFile`."""
         assert info.nbytes is not None
         data = self._part(info)._data
         if data.size == 0:
-            raise InputError(f"tensor '{name}' is asked for, but the file is closed")
-        raw = data[info.offset : info.offset + info.nbytes]
-        if fmt.dense is None:
-            return raw.reshape(info.rows, fmt.row_bytes(info.k))
-        return raw.view(fmt.dense).reshape(info.shape)
-
-    def dequantize(self, name: str) -> npt.NDArray[np.float32]:
-        """The tensor as f32 in its shape, innermost last; UnsupportedError for formats without a decoder."""
-        info = self.info(name)
-        fmt = self._format(info)
-        data = self.tensor(name)
-        if fmt.dense is not None:
-            return data.astype(np.float32)
-        return decode(fmt, data, info.k).reshape(info.shape)
-
-    def info(self, name: str) -> TensorInfo:
-        """The description of a tensor; InputError where the file has none of that name."""
-        try:
-            return self.tensors[name]
-        except KeyError:
-            raise InputError(
-                f"no tensor '{name}' in {self.path or 'the file'}, which has {len(self.tensors)}"
-            ) from None
-
-    def _format(self, info: TensorInfo) -> BlockFormat:
-        if info.nbytes is None:
-            raise GGUFError(
-                f"tensor '{info.name}' has the type number {info.type_id}, which is not known",
-                path=self.paths[info.part],
-                offset=info.header_offset,
-            )
-        return FORMATS_BY_ID[info.type_id]
+            raise InputError(f"tensor '{info.name}' is asked for, but the file is closed")
+        return data[info.offset : info.offset + info.nbytes]
 
     def _parse(self) -> None:
         cursor = _Cursor(self)

@@ -19,7 +19,7 @@ import numpy as np
 from .. import budgets
 from ..boundary import foreign_errors
 from ..errors import ModelFileError, SafetensorsError, UnsupportedError, shortened
-from ..files import inside, open_regular
+from ..files import inside, is_there, open_regular
 from .documents import parse_json, read_object
 
 Array = np.ndarray
@@ -27,6 +27,13 @@ Array = np.ndarray
 FLOATS = {"F64": "f64", "F32": "f32", "F16": "f16", "BF16": "bf16"}
 """Words of the format for floating-point element types, and ours."""
 
+WEIGHTS = "model.safetensors"
+"""The file of a folder that holds the tensors."""
+
+INDEX = "model.safetensors.index.json"
+"""The file that names those that hold them, where they are several."""
+
+_OTHER_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "model.onnx", "onnx/model.onnx")
 _OTHERS = {"I64": "i64", "I32": "i32", "I16": "i16", "I8": "i8", "U8": "u8", "BOOL": "i1"}
 _TYPES = FLOATS | _OTHERS
 
@@ -39,11 +46,14 @@ class TensorInfo:
         name: its name.
         type: element type: f64, f32, f16, bf16, i64, i32, i16, i8, u8, i1, or the format's word for another one.
         shape: sizes, the last one contiguous.
+        begin, end: where its bytes are in the file, for who maps it.
     """
 
     name: str
     type: str
     shape: tuple[int, ...]
+    begin: int = 0
+    end: int = 0
 
     @property
     def size(self) -> int:
@@ -66,7 +76,7 @@ class SafetensorsFile:
         Raises SafetensorsError where it can't be read, isn't of the format, or is damaged.
         """
         self.path = os.fspath(path)
-        _check_header(self.path)
+        places = _places(self.path)
         with foreign_errors(self.path, _error(self.path)):
             import safetensors
 
@@ -74,7 +84,12 @@ class SafetensorsFile:
             self.metadata: dict[str, str] = dict(self._file.metadata() or {})
             slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
             self.tensors: Mapping[str, TensorInfo] = {
-                name: TensorInfo(name, _TYPES.get(part.get_dtype(), part.get_dtype()), tuple(part.get_shape()))
+                name: TensorInfo(
+                    name,
+                    _TYPES.get(part.get_dtype(), part.get_dtype()),
+                    tuple(part.get_shape()),
+                    *places.get(name, (0, 0)),
+                )
                 for name, part in slices.items()
             }
 
@@ -103,6 +118,11 @@ class SafetensorsFile:
                 f"{self.path}: tensor '{name}' must be of {', '.join(FLOATS)}, but has element type {info.type}"
             )
         return self.tensor(name).astype(np.float32, copy=False)
+
+    @property
+    def files(self) -> tuple[SafetensorsFile, ...]:
+        """This file alone, as `ShardedSafetensors` has several."""
+        return (self,)
 
     def _info(self, name: str) -> TensorInfo:
         return _found(self.tensors, name, self.path)
@@ -146,6 +166,11 @@ class ShardedSafetensors:
                     path=file.path,
                 )
 
+    @property
+    def files(self) -> tuple[SafetensorsFile, ...]:
+        """All files, in the index's order."""
+        return tuple(self._files.values())
+
     def tensor(self, name: str) -> Array:
         """As `SafetensorsFile.tensor`."""
         return self._file(name).tensor(name)
@@ -172,8 +197,11 @@ def _error(path: str) -> Callable[[str], SafetensorsError]:
     return lambda message: SafetensorsError(message.removeprefix(f"{path}: "), path=path)
 
 
-def _check_header(path: str) -> None:
-    """Checks that the header is an object in JSON, and budgets: the library, which reads it next, has none."""
+def _places(path: str) -> dict[str, tuple[int, int]]:
+    """Where the bytes of each tensor are, by its name; that they fit, the library checks, which reads the file next.
+
+    Checks that the header is an object in JSON, and budgets: the library has none.
+    """
     with open_regular(path, error=SafetensorsError) as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(8)
@@ -190,6 +218,30 @@ def _check_header(path: str) -> None:
     if not isinstance(header, dict):
         raise SafetensorsError(f"the header must be a JSON object, but is {shortened(header)}", path=path)
     budgets.check("tensors", len(header), path)
+    base = 8 + length
+    found = {}
+    for name, value in header.items():
+        offsets = value.get("data_offsets") if isinstance(value, dict) else None
+        if isinstance(offsets, list) and len(offsets) == 2 and all(type(at) is int for at in offsets):
+            found[name] = base + offsets[0], base + offsets[1]
+    return found
 
 
-__all__ = ["FLOATS", "SafetensorsFile", "ShardedSafetensors", "TensorInfo"]
+def open_weights(folder: Path, what: str = "an encoder") -> SafetensorsFile | ShardedSafetensors:
+    """The tensors of a model's folder: of one file, or of several with an index; `what` is what the folder would be.
+
+    Raises ModelFileError where there is none, and says so where weights are in a format that isn't read; and what the
+    two classes raise.
+    """
+    path = folder / WEIGHTS
+    if is_there(path):
+        return SafetensorsFile(path)
+    index = folder / INDEX
+    if is_there(index):
+        return ShardedSafetensors(index)
+    others = [name for name in _OTHER_WEIGHTS if is_there(folder / name)]
+    why = f"; {others[0]}, which is there, isn't read: save the model as safetensors" if others else ""
+    raise ModelFileError(f"the file is missing; {what} is a folder that has it, or {INDEX}{why}", path=path)
+
+
+__all__ = ["FLOATS", "INDEX", "WEIGHTS", "SafetensorsFile", "ShardedSafetensors", "TensorInfo", "open_weights"]

@@ -54,6 +54,10 @@ _OF_MODELS: dict[str, Callable[[Metadata], object]] = {
     "rope.scaling.factor": lambda own: own.get("rope.scale_linear", 1.0),
     "rope.scaling.type": lambda own: "linear",
 }
+#: Likewise, of one architecture, in place of what it means in others.
+_OF_ARCHITECTURES: dict[str, dict[str, object]] = {
+    "gemma2": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+}
 _OF_FILES: dict[str, object] = {"general.quantization_version": 2, "general.type": "model", "split.count": 1}
 
 
@@ -90,6 +94,8 @@ class _Spelled:
         own = {key.removeprefix(f"{file.architecture}."): value for key, value in file.metadata.items()}
         given: dict[str, object] = {**_OF_FILES}
         given |= {f"{file.architecture}.{key}": default(own) for key, default in _OF_MODELS.items()}
+        own_defaults = _OF_ARCHITECTURES.get(file.architecture, {})
+        given |= {f"{file.architecture}.{key}": value for key, value in own_defaults.items()}
         given |= {f"{_TOKENIZER}{key}": value for key, value in _of_vocabularies(file.metadata).items()}
         absent = {key: value for key, value in given.items() if key not in file.metadata and value is not None}
         self.metadata = ChainMap(absent, cast("dict[str, object]", file.metadata))

@@ -18,7 +18,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlx_mlir.compiler import CompileOptions
-from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.measure.models import Implementation, Ours, Setting
 from rlx_mlir.measure.profile import sample_ids
 from rlx_mlir.measure.rivals import RIVALS, Rival, check
@@ -29,6 +28,7 @@ from rlx_mlir.measure.work import ModuleWork, Work
 from rlx_mlir.measure.workloads import WORKLOADS, Workload
 from rlx_mlir.models.config import ModelConfig, check_context
 from rlx_mlir.models.hub import resolve
+from rlx_mlir.models.opening import open_model
 
 if TYPE_CHECKING:
     from rlx_mlir.models.model import Model
@@ -270,7 +270,7 @@ def _decode(implementation: Implementation, ids: list[int], steps: int) -> float
 
 def _model(request: Request, rivals: Sequence[Rival], say: Say) -> Iterator[Row]:
     path = str(resolve(request.model))
-    with GGUFFile(path) as file:
+    with open_model(path) as file:
         config = ModelConfig.from_gguf(file)
     positions = max(check_context(config, request.positions), check_context(config, None))
     setting = Setting(path, request.threads, positions)

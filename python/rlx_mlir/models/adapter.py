@@ -153,7 +153,7 @@ def new_adapter(config: ModelConfig, targets: Sequence[str], rank: int, alpha: f
 def _rows(config: ModelConfig, product: str, *, to_file: bool) -> npt.NDArray[np.intp] | None:
     """Which rows of a weight are those of the other order, in turn; None where both have one order."""
     heads = {"attn_q": config.heads, "attn_k": config.kv_heads}.get(product.rpartition(".")[2])
-    if heads is None or not config.plan.permuted_heads:
+    if heads is None or not config.permuted_heads:
         return None
     # Elsewhere, the first halves of a head's pairs stand before the second ones; in the file, each pair is together.
     halves = np.arange(heads * config.head_dim).reshape(heads, 2, config.head_dim // 2)

@@ -3,11 +3,13 @@
 
 All are decoders of the same plan, and differ in what stands in it:
 
-    h = x + [norm](attention(rotate([norm](q)), rotate([norm](k)), v) Wo)    q, k, v = norm(x) Wq, Wk, Wv [+ biases]
-    y = h + [norm]((act(n Wg) * (n Wu)) Wd)                                 n = norm(h)
+    h = x + s [norm](attention(rotate([norm](q)), rotate([norm](k)), v) Wo)  q, k, v = [norm](x) Wq, Wk, Wv [+ biases]
+    y = h + s [norm]((act(n Wg) * (n Wu)) Wd)                               n = [norm](h)
 
-What is in brackets is an architecture's choice, as are the function ``act``, how positions rotate, which layers see a
-window of the last keys only, and whether the table's rows are scaled. Norms divide by the root of the mean square.
+What is in brackets is an architecture's choice, as are the function ``act``, how positions rotate and in which layers,
+which layers see a window of the last keys only, what scores, sums, rows of the table and logits are multiplied by, and
+whether the second line is one network or some of many that a router chooses. Norms divide by the root of the mean
+square.
 """
 
 from __future__ import annotations
@@ -33,17 +35,29 @@ class TensorRule:
 
 @dataclass(frozen=True)
 class LocalLayers:
-    """Layers that see the last keys only, and rotate positions in their own way.
+    """Layers that see the last keys only, where the file gives a window.
 
     Attributes:
-        period: layer i is global where i + 1 is a multiple of it, else local. A file may say another number
-            (``attention.sliding_window_pattern``).
-        rope_base: of local layers, where the file doesn't say (``rope.freq_base_swa``). Their positions are never
-            stretched, whatever the file says of the others.
+        period: layer i is global where i + 1 is a multiple of it, else local; 0 where all are local. A file may say
+            another number, or for each layer whether it is local (``attention.sliding_window_pattern``).
+        rope_base: of local layers, where the file doesn't say (``rope.freq_base_swa``); then their positions are never
+            stretched, whatever the file says of the others. None where they rotate as the others do.
     """
 
-    period: int
-    rope_base: float
+    period: int = 0
+    rope_base: float | None = None
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Feed-forward networks of which a router gives each token its own few, weighted by softmax.
+
+    Attributes:
+        normalised: the weights of those that were chosen are divided by their sum, unless a file says otherwise
+            (``expert_weights_norm``).
+    """
+
+    normalised: bool
 
 
 REFUSED: Mapping[str, tuple[object, ...]] = {
@@ -73,9 +87,8 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "residual_scale": (0.0, 1.0),
     "rope.dimension_sections": (0,),
     "rope.scaling.alpha": (0.0, 1.0),
-    "rope.scaling.attn_factor": (1.0,),
     "rope.scaling.yarn_attn_factor": (-1.0, 1.0),
-    "rope.scaling.yarn_ext_factor": (-1.0, 0.0),
+    "rope.scaling.yarn_log_multiplier": (0.0,),
     "swiglu_clamp_exp": (0.0,),
     "swiglu_clamp_shexp": (0.0,),
     "swin_norm": (False,),
@@ -83,9 +96,18 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
 }
 """Keys that change what is computed in a way that is not implemented, with the values at which they change nothing.
 
-What says something only beside other keys (numbers of experts and of their groups beside ``expert_count``,
-``rope.scaling.original_context_length`` and the bounds of YaRN beside that type of scaling) isn't among them, nor is
-``rope.scaling.finetuned``, which says how a model was made."""
+What says something only beside other keys (``rope.scaling.original_context_length`` and the bounds of YaRN beside that
+type of scaling) isn't among them, nor is ``rope.scaling.finetuned``, which says how a model was made."""
+
+
+REFUSED_OF_EXPERTS: Mapping[str, tuple[object, ...]] = {
+    "expert_gating_func": (0, 1),
+    "expert_group_count": (0, 1),
+    "expert_shared_count": (0,),
+    "expert_weights_scale": (0.0, 1.0),
+    "leading_dense_block_count": (0,),
+}
+"""Likewise, where there are experts."""
 
 
 @dataclass(frozen=True)
@@ -94,103 +116,177 @@ class Architecture:
 
     Attributes:
         name: ``general.architecture``, and the prefix of its metadata keys.
-        rope_style: ``interleaved`` (pairs 2i, 2i + 1) or ``half`` (pairs i, i + n/2), as the file's weights need it.
-        rope_factors: the file may have factors that divide the frequencies, ``rope_freqs.weight``.
+        rope_style: ``interleaved`` (pairs 2i, 2i + 1) or ``half`` (pairs i, i + n/2), as the weights of GGUF files need
+            it; those of folders need ``half``.
+        rope_factors: tensors that divide the frequencies, each of which the file may have: `ROPE_FACTORS`, or
+            `LONG_ROPE_FACTORS` for sequences up to the context that a model was made for, and longer ones.
         qkv_bias: queries, keys and values have biases.
-        head_norms: each head of the queries and keys is normed, before it is rotated.
-        post_norms: what attention and the feed-forward network give is normed, before it is added.
+        head_norms: queries and keys are normed before they are rotated: ``head``, each head, or ``row``, all heads at
+            once; empty where they aren't.
+        pre_norms: what attention and the feed-forward network read is normed.
+        post_norms: what they give is normed, before it is added.
         activation: the function of the gate, by the name of its operation.
         scaled_embedding: rows of the table are multiplied by sqrt(hidden).
-        local: which layers see a window; None where all see all.
+        local: which layers see a window, where the file gives one; None where none can.
         wide_scale_layers: numbers of layers of the models whose attention scores are divided by sqrt(hidden / heads)
             in place of sqrt(head_dim).
+        unrotated_period: layer i doesn't rotate queries and keys where i + 1 is a multiple of it; 0 where all do.
+        experts: what the feed-forward networks are, where they are experts.
+        joined: tensors that hold the rows of several ones of `layer_tensors`, which a file may have in their place.
+        softcaps: scores of attention, and logits, are c tanh(x / c) for these c where the file doesn't say
+            (``attn_logit_softcapping``, ``final_logit_softcapping``); None where neither is.
+        reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
     """
 
     name: str
     rope_style: str
-    rope_factors: bool = False
+    rope_factors: tuple[str, ...] = ()
     qkv_bias: bool = False
-    head_norms: bool = False
+    head_norms: str = ""
+    pre_norms: bool = True
     post_norms: bool = False
     activation: str = "silu"
     scaled_embedding: bool = False
     local: LocalLayers | None = None
-    wide_scale_layers: frozenset[int] = field(default=frozenset())
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a layer is what the block `llama_decoder_block` computes."""
-        choices = (self.qkv_bias, self.head_norms, self.post_norms, self.local, self.wide_scale_layers)
-        return not any(choices) and self.activation == "silu"
-
-    @property
-    def permuted_heads(self) -> bool:
-        """Whether converters put the rows of queries and keys whose elements rotate together beside each other."""
-        return self.rope_style == "interleaved"
+    wide_scale_layers: frozenset[int] = frozenset()
+    unrotated_period: int = 0
+    experts: Experts | None = None
+    joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    softcaps: tuple[float, float] | None = None
+    reads: frozenset[str] = frozenset()
 
     @property
     def model_tensors(self) -> tuple[TensorRule, ...]:
         """Tensors outside the layers."""
-        factors = (TensorRule("rope_freqs.weight", ("rope_pairs",), optional=True),) if self.rope_factors else ()
         return (
             TensorRule("token_embd.weight", ("vocab", "hidden")),
             TensorRule("output_norm.weight", ("hidden",)),
             TensorRule("output.weight", ("vocab", "hidden"), optional=True),
-            *factors,
+            *(TensorRule(name, ("rope_pairs",), optional=True) for name in self.rope_factors),
         )
 
     @property
     def layer_tensors(self) -> tuple[TensorRule, ...]:
         """Tensors of each layer, in the order of use."""
         qkv = {"attn_q": "q_width", "attn_k": "kv_width", "attn_v": "kv_width"}
-        rules = [TensorRule("attn_norm.weight", ("hidden",))]
+        rules = [TensorRule("attn_norm.weight", ("hidden",))] if self.pre_norms else []
         rules += [TensorRule(f"{name}.weight", (width, "hidden")) for name, width in qkv.items()]
         if self.qkv_bias:
             rules += [TensorRule(f"{name}.bias", (width,)) for name, width in qkv.items()]
         if self.head_norms:
-            rules += [TensorRule(f"{name}.weight", ("head_dim",)) for name in ("attn_q_norm", "attn_k_norm")]
+            widths = ("q_width", "kv_width") if self.head_norms == "row" else ("head_dim", "head_dim")
+            names = ("attn_q_norm", "attn_k_norm")
+            rules += [TensorRule(f"{name}.weight", (width,)) for name, width in zip(names, widths, strict=True)]
         rules.append(TensorRule("attn_output.weight", ("hidden", "q_width")))
         if self.post_norms:
             rules.append(TensorRule("post_attention_norm.weight", ("hidden",)))
-        rules += [
-            TensorRule("ffn_norm.weight", ("hidden",)),
-            TensorRule("ffn_gate.weight", ("ffn", "hidden")),
-            TensorRule("ffn_up.weight", ("ffn", "hidden")),
-            TensorRule("ffn_down.weight", ("hidden", "ffn")),
-        ]
+        if self.pre_norms:
+            rules.append(TensorRule("ffn_norm.weight", ("hidden",)))
+        rules += self._feed_forward
         if self.post_norms:
             rules.append(TensorRule("post_ffw_norm.weight", ("hidden",)))
         return tuple(rules)
 
     @property
-    def refused(self) -> dict[str, tuple[object, ...]]:
-        """`REFUSED`, but for the keys that the architecture knows."""
-        if self.local:
-            return {key: neutral for key, neutral in REFUSED.items() if key != "attention.sliding_window"}
-        return dict(REFUSED)
+    def _feed_forward(self) -> tuple[TensorRule, ...]:
+        if self.experts:
+            return (
+                TensorRule("ffn_gate_inp.weight", ("experts", "hidden")),
+                TensorRule("ffn_gate_exps.weight", ("experts", "expert_ffn", "hidden")),
+                TensorRule("ffn_up_exps.weight", ("experts", "expert_ffn", "hidden")),
+                TensorRule("ffn_down_exps.weight", ("experts", "hidden", "expert_ffn")),
+            )
+        return (
+            TensorRule("ffn_gate.weight", ("ffn", "hidden")),
+            TensorRule("ffn_up.weight", ("ffn", "hidden")),
+            TensorRule("ffn_down.weight", ("hidden", "ffn")),
+        )
 
+    @property
+    def refused(self) -> dict[str, tuple[object, ...]]:
+        """`REFUSED`, and `REFUSED_OF_EXPERTS` where it has some, but for the keys that the architecture knows."""
+        known = set(self.reads)
+        if self.local:
+            known.add("attention.sliding_window")
+        if self.softcaps:
+            known |= {"attn_logit_softcapping", "final_logit_softcapping"}
+        if self.experts:
+            known |= {"expert_count", "expert_used_count"}
+        asked = {**REFUSED, **(REFUSED_OF_EXPERTS if self.experts else {})}
+        return {key: neutral for key, neutral in asked.items() if key not in known}
+
+
+ROPE_FACTORS = "rope_freqs.weight"
+LONG_ROPE_FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")
+
+_ALL_LOCAL = LocalLayers()
 
 ARCHITECTURES: dict[str, Architecture] = {
     architecture.name: architecture
     for architecture in (
-        # Converters permute the rows of Q and K of the first one to interleaved pairs, and leave those of the others.
-        Architecture("llama", rope_style="interleaved", rope_factors=True),
-        Architecture("qwen2", rope_style="half", qkv_bias=True),
-        Architecture("qwen3", rope_style="half", head_norms=True),
+        # Converters permute the rows of Q and K of some to interleaved pairs, and leave those of the others.
+        Architecture("llama", rope_style="interleaved", rope_factors=(ROPE_FACTORS,), local=_ALL_LOCAL),
+        Architecture("qwen2", rope_style="half", qkv_bias=True, local=_ALL_LOCAL),
+        Architecture("qwen3", rope_style="half", head_norms="head", local=_ALL_LOCAL),
+        Architecture(
+            "qwen3moe", rope_style="half", head_norms="head", local=_ALL_LOCAL, experts=Experts(normalised=True)
+        ),
         # Gemma's norms multiply by 1 + weight; converters add the 1, so files hold what the norms here multiply by.
+        Architecture("gemma", rope_style="half", activation="gelu_approx", scaled_embedding=True),
+        Architecture(
+            "gemma2",
+            rope_style="half",
+            post_norms=True,
+            activation="gelu_approx",
+            scaled_embedding=True,
+            local=LocalLayers(period=2),
+            wide_scale_layers=frozenset({46}),
+            softcaps=(50.0, 30.0),
+            reads=frozenset({"attention.scale"}),
+        ),
         Architecture(
             "gemma3",
             rope_style="half",
-            head_norms=True,
+            head_norms="head",
             post_norms=True,
             activation="gelu_approx",
             scaled_embedding=True,
             local=LocalLayers(period=6, rope_base=10000.0),
             wide_scale_layers=frozenset({62}),
+            softcaps=(0.0, 0.0),
+            reads=frozenset({"attention.scale"}),
+        ),
+        Architecture(
+            "phi3",
+            rope_style="half",
+            rope_factors=LONG_ROPE_FACTORS,
+            local=_ALL_LOCAL,
+            joined={
+                "attn_qkv.weight": ("attn_q.weight", "attn_k.weight", "attn_v.weight"),
+                "ffn_up.weight": ("ffn_gate.weight", "ffn_up.weight"),
+            },
+        ),
+        Architecture("smollm3", rope_style="interleaved", unrotated_period=4, local=_ALL_LOCAL),
+        Architecture("olmo2", rope_style="half", head_norms="row", pre_norms=False, post_norms=True),
+        Architecture(
+            "granite",
+            rope_style="interleaved",
+            rope_factors=(ROPE_FACTORS,),
+            reads=frozenset({"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}),
         ),
     )
 }
 """Architectures that can be built, by the name in the file."""
 
 
-__all__ = ["ARCHITECTURES", "REFUSED", "Architecture", "LocalLayers", "TensorRule"]
+__all__ = [
+    "ARCHITECTURES",
+    "LONG_ROPE_FACTORS",
+    "REFUSED",
+    "REFUSED_OF_EXPERTS",
+    "ROPE_FACTORS",
+    "Architecture",
+    "Experts",
+    "LocalLayers",
+    "TensorRule",
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,10 @@ import numpy as np
 from .. import budgets
 from ..errors import GGUFError, InputError, UnsupportedError, nearest
 from ..formats import FORMATS_BY_ID
-from ..frontends.gguf import GGUFFile, TensorInfo
-from .architecture import ARCHITECTURES, Architecture
+from ..frontends.model_file import ModelFile, TensorInfo
+from .architecture import ARCHITECTURES, LONG_ROPE_FACTORS, ROPE_FACTORS, Architecture, TensorRule
 from .caches import check_kv_dtype
+from .rope import Yarn, frequencies
 
 WEIGHT_TYPES = frozenset(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.is_weight)
 """Types that a weight matrix may have."""
@@ -40,15 +41,26 @@ class ModelConfig:
         heads, kv_heads: query heads, and key/value heads, which divide them.
         head_dim: width of a head.
         ffn: width inside the feed-forward network.
+        experts, experts_used, expert_ffn: feed-forward networks of a layer, those that a token has, and the width
+            inside of each; 0 where a layer has one network.
+        experts_normalised: the weights of a token's experts are divided by their sum.
         vocab: token ids.
         context: positions that the model was made for.
         eps: of the RMS norms.
+        rope_style: which elements rotate together, see `Architecture`.
         rope_base, rope_dims, rope_scale: positions are rotated in the first ``rope_dims`` elements of a head, pair i
             by ``position / (rope_scale * rope_base^(2i / rope_dims))``.
+        rope_original: positions up to which the first of two tensors of factors is for.
+        rope_attention: what rotated elements are multiplied by.
+        yarn: in which pairs positions are stretched; None for all.
+        unrotated: layers in which nothing is rotated.
         window: keys that a local layer sees, the query's own included; 0 where no layer is local.
-        local_period: layer i is global where i + 1 is a multiple of it; 0 where every layer is.
-        local_rope_base: ``rope_base`` of local layers, whose scale is 1.
+        local: the layers that are local.
+        local_rope_base: ``rope_base`` of local layers, whose scale is 1; 0 where they rotate as the others do.
         attention_scale: what scores are multiplied by.
+        attention_softcap, logit_softcap: c of the scores, and of the logits, that are c tanh(x / c); 0 for none.
+        embedding_scale, residual_scale: what rows of the table, and what a layer adds, are multiplied by.
+        logit_scale: what logits are divided by.
         tied_head: the embedding table is the output matrix too.
         weights: the file's tensors that the model uses, by name.
         kv_dtype: types of cached keys and values, see `caches.kinds`. The one choice that isn't the file's.
@@ -61,16 +73,30 @@ class ModelConfig:
     kv_heads: int
     head_dim: int
     ffn: int
+    experts: int
+    experts_used: int
+    expert_ffn: int
+    experts_normalised: bool
     vocab: int
     context: int
     eps: float
+    rope_style: str
     rope_base: float
     rope_dims: int
     rope_scale: float
+    rope_original: int
+    rope_attention: float
+    yarn: Yarn | None
+    unrotated: tuple[int, ...]
     window: int
-    local_period: int
+    local: tuple[int, ...]
     local_rope_base: float
     attention_scale: float
+    attention_softcap: float
+    logit_softcap: float
+    embedding_scale: float
+    residual_scale: float
+    logit_scale: float
     tied_head: bool
     weights: Mapping[str, TensorInfo] = field(repr=False)
     kv_dtype: str = "f32"
@@ -79,8 +105,8 @@ class ModelConfig:
         check_kv_dtype(self.kv_dtype, self.head_dim)
 
     @classmethod
-    def from_gguf(cls, file: GGUFFile) -> ModelConfig:
-        """Reads and checks the configuration.
+    def from_gguf(cls, file: ModelFile) -> ModelConfig:
+        """Reads and checks the configuration; of a folder, too, which shows itself as such a file.
 
         Raises UnsupportedError for an architecture, option or tensor type that is not implemented, GGUFError for
         keys and tensors that are missing, malformed or don't fit each other. Metadata is checked first, one key at a
@@ -100,7 +126,7 @@ class ModelConfig:
             )
         config = cls(**_numbers(file, architecture), weights={})
         weights = _tensors(file, architecture, config)
-        return cls(**{**config.numbers(), "weights": weights, "tied_head": "output.weight" not in weights})
+        return replace(config, weights=weights, tied_head="output.weight" not in weights)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -111,6 +137,8 @@ class ModelConfig:
             "kv_width": self.kv_width,
             "head_dim": self.head_dim,
             "ffn": self.ffn,
+            "experts": self.experts,
+            "expert_ffn": self.expert_ffn,
             "vocab": self.vocab,
             "rope_pairs": self.rope_dims // 2,
         }
@@ -127,12 +155,26 @@ class ModelConfig:
 
     def is_local(self, layer: int) -> bool:
         """Whether a layer sees a window of keys only."""
-        return bool(self.local_period) and (layer + 1) % self.local_period != 0
+        return layer in self.local
 
     @property
     def local_layers(self) -> int:
         """Number of layers that see a window only."""
-        return sum(self.is_local(layer) for layer in range(self.layers))
+        return len(self.local)
+
+    @property
+    def permuted_heads(self) -> bool:
+        """Whether the rows of queries and keys whose elements rotate together are beside each other."""
+        return self.rope_style == "interleaved"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a layer is what the block `llama_decoder_block` computes."""
+        plan = self.plan
+        choices: list[object] = [plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms]
+        choices += [self.local, self.unrotated, self.experts, self.attention_softcap, self.residual_scale != 1.0]
+        choices += [self.rope_style == "half" and self.rope_dims < self.head_dim]
+        return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
 
     @property
     def head_weight(self) -> str:
@@ -152,7 +194,8 @@ class ModelConfig:
 
     def numbers(self) -> dict[str, Any]:
         """All fields but the weights, as JSON can write them."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "weights"}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "weights"}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def rope_tables(
         self, positions: int, factors: np.ndarray | None = None, *, local: bool = False
@@ -160,22 +203,32 @@ class ModelConfig:
         """Cosines and sines of positions 0 … positions - 1, f32 [positions, head_dim / 2] each.
 
         Angles are computed in f64. Pairs behind ``rope_dims`` have angle 0. ``factors``, [rope_dims / 2], divide the
-        frequencies (``rope_freqs.weight``). ``local`` gives the tables of local layers.
+        frequencies (see `factors_of`). ``local`` gives the tables of local layers.
         """
-        base, scale = (self.local_rope_base, 1.0) if local else (self.rope_base, self.rope_scale)
-        pairs = np.arange(self.rope_dims // 2, dtype=np.float64)
-        frequencies = np.power(base, -2.0 * pairs / self.rope_dims) / scale
+        own = local and self.local_rope_base > 0
+        base, scale = (self.local_rope_base, 1.0) if own else (self.rope_base, self.rope_scale)
+        turns = frequencies(base, self.rope_dims, scale, None if own else self.yarn)
         if factors is not None:
-            frequencies /= factors.astype(np.float64)
-        angles = np.zeros((positions, self.head_dim // 2))
-        angles[:, : len(pairs)] = np.arange(positions, dtype=np.float64)[:, None] * frequencies
-        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+            turns /= factors.astype(np.float64)
+        angles = np.arange(positions, dtype=np.float64)[:, None] * turns
+        cos, sin = np.ones((positions, self.head_dim // 2)), np.zeros((positions, self.head_dim // 2))
+        factor = 1.0 if own else self.rope_attention
+        cos[:, : len(turns)], sin[:, : len(turns)] = np.cos(angles) * factor, np.sin(angles) * factor
+        return cos.astype(np.float32), sin.astype(np.float32)
+
+    def factors_of(self, positions: int) -> str | None:
+        """The tensor whose elements divide the frequencies of tables for so many positions; None where none does."""
+        short, long = LONG_ROPE_FACTORS
+        if ROPE_FACTORS in self.weights:
+            return ROPE_FACTORS
+        name = long if positions > self.rope_original else short
+        return name if name in self.weights else None
 
 
-_ROPE_SCALINGS = ("none", "linear")
+_ROPE_SCALINGS = ("none", "linear", "longrope", "yarn")
 
 
-def _check_kind(file: GGUFFile) -> None:
+def _check_kind(file: ModelFile) -> None:
     """Refuses files that aren't a whole model, or whose numbers are of an older kind."""
     metadata = file.metadata
     count = metadata.get("split.count")
@@ -201,7 +254,7 @@ def _check_kind(file: GGUFFile) -> None:
 class _Keys:
     """Metadata of one architecture, each value checked as it is read."""
 
-    def __init__(self, file: GGUFFile, prefix: str) -> None:
+    def __init__(self, file: ModelFile, prefix: str) -> None:
         self.file = file
         self.prefix = prefix
 
@@ -242,8 +295,25 @@ class _Keys:
             raise self.fail(key, "a finite number above 0", value)
         return float(value)
 
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.fail(key, "true or false", value)
+        return value
 
-def _numbers(file: GGUFFile, architecture: Architecture) -> dict[str, Any]:
+    def flags(self, key: str, count: int) -> list[bool] | None:
+        """One for each of `count` layers; None where the value is something else than an array of flags."""
+        value = self.get(key)
+        if not isinstance(value, np.ndarray) or value.dtype != np.bool_:
+            return None
+        if len(value) != count:
+            raise self.fail(key, f"an array of {count} flags, one for each layer,", f"{len(value)} flags")
+        return [bool(each) for each in value]
+
+
+def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, Any]:
     """The fields of `ModelConfig` that the metadata gives; vocab from the embedding table."""
     keys = _Keys(file, architecture.name)
     _refuse(keys, architecture)
@@ -252,7 +322,6 @@ def _numbers(file: GGUFFile, architecture: Architecture) -> dict[str, Any]:
             "block_count",
             "context_length",
             "embedding_length",
-            "feed_forward_length",
             "attention.head_count",
             "attention.layer_norm_rms_epsilon",
         )
@@ -265,24 +334,13 @@ def _numbers(file: GGUFFile, architecture: Architecture) -> dict[str, Any]:
     kv_heads = keys.integer("attention.head_count_kv", heads)
     if heads % kv_heads:
         raise keys.fail("attention.head_count", f"a multiple of the key/value heads, {kv_heads}", heads)
-    if keys.get("attention.key_length") is None and hidden % heads:
-        raise keys.fail("embedding_length", f"a multiple of the heads, {heads}, where no key length is given", hidden)
-    head_dim = keys.integer("attention.key_length", hidden // heads)
-    if head_dim < 2 or head_dim % 2:
-        raise keys.fail("attention.key_length", "even", head_dim)
-    value_length = keys.integer("attention.value_length", hidden // heads)  # not the key's: as the format says
-    if value_length != head_dim:
-        raise UnsupportedError(
-            f"{_where(file)}heads of keys and values must be equally wide, but have {head_dim} and {value_length}"
-        )
-    rope_dims = keys.integer("rope.dimension_count", head_dim)
-    if rope_dims % 2 or rope_dims > head_dim:
-        raise keys.fail("rope.dimension_count", f"even and at most the head's width, {head_dim}", rope_dims)
+    head_dim = _head_dim(keys, hidden, heads)
     embedding = file.tensors.get("token_embd.weight")
     vocab = embedding.shape[0] if embedding is not None and len(embedding.shape) == 2 else 0
     declared = keys.integer("vocab_size", vocab)
     if vocab and declared != vocab:
         raise keys.fail("vocab_size", f"the rows of 'token_embd.weight', {vocab}", declared)
+    context = keys.integer("context_length", 0)
     wide = layers in architecture.wide_scale_layers
     return {
         "architecture": architecture.name,
@@ -291,29 +349,125 @@ def _numbers(file: GGUFFile, architecture: Architecture) -> dict[str, Any]:
         "heads": heads,
         "kv_heads": kv_heads,
         "head_dim": head_dim,
-        "ffn": keys.integer("feed_forward_length", 0),
+        **_feed_forward(keys, architecture),
         "vocab": vocab or declared,
-        "context": keys.integer("context_length", 0),
+        "context": context,
         "eps": keys.number("attention.layer_norm_rms_epsilon", 0),
-        "rope_base": keys.number("rope.freq_base", 10000.0),
-        "rope_dims": rope_dims,
-        "rope_scale": _rope_scale(keys),
-        **_local_layers(keys, architecture),
-        "attention_scale": (hidden / heads if wide else head_dim) ** -0.5,
+        **_rope(keys, architecture, layers, head_dim, context),
+        **_local_layers(keys, architecture, layers, context),
+        **_factors(keys, architecture, hidden, (hidden / heads if wide else head_dim) ** -0.5),
         "tied_head": False,
     }
 
 
-def _local_layers(keys: _Keys, architecture: Architecture) -> dict[str, Any]:
+def _head_dim(keys: _Keys, hidden: int, heads: int) -> int:
+    """The width of heads."""
+    if keys.get("attention.key_length") is None and hidden % heads:
+        raise keys.fail("embedding_length", f"a multiple of the heads, {heads}, where no key length is given", hidden)
+    head_dim = keys.integer("attention.key_length", hidden // heads)
+    if head_dim < 2 or head_dim % 2:
+        raise keys.fail("attention.key_length", "even", head_dim)
+    value_length = keys.integer("attention.value_length", hidden // heads)  # not the key's: as the format says
+    if value_length != head_dim:
+        raise UnsupportedError(
+            f"{_where(keys.file)}heads of keys and values must be equally wide, but have {head_dim} and {value_length}"
+        )
+    return head_dim
+
+
+def _feed_forward(keys: _Keys, architecture: Architecture) -> dict[str, Any]:
+    """The fields of feed-forward networks."""
+    if architecture.experts is None:
+        keys.require(("feed_forward_length",))
+        own = {"experts": 0, "experts_used": 0, "expert_ffn": 0, "experts_normalised": False}
+        return {"ffn": keys.integer("feed_forward_length", 0), **own}
+    keys.require(("expert_count", "expert_used_count", "expert_feed_forward_length"))
+    experts, used = keys.integer("expert_count", 0), keys.integer("expert_used_count", 0)
+    if used > experts:
+        raise keys.fail("expert_used_count", f"at most the number of experts, {experts}", used)
+    width = keys.integer("expert_feed_forward_length", 0)
+    return {
+        "ffn": keys.integer("feed_forward_length", width),
+        "experts": experts,
+        "experts_used": used,
+        "expert_ffn": width,
+        "experts_normalised": keys.flag("expert_weights_norm", architecture.experts.normalised),
+    }
+
+
+def _rope(keys: _Keys, architecture: Architecture, layers: int, head_dim: int, context: int) -> dict[str, Any]:
+    """The fields of rotations."""
+    rope_dims = keys.integer("rope.dimension_count", head_dim)
+    if rope_dims % 2 or rope_dims > head_dim:
+        raise keys.fail("rope.dimension_count", f"even and at most the head's width, {head_dim}", rope_dims)
+    base, scale = keys.number("rope.freq_base", 10000.0), _rope_scale(keys)
+    original = keys.integer("rope.scaling.original_context_length", context)
+    attention = keys.number("rope.scaling.attn_factor", 1.0)
+    yarn = _yarn(keys, base, original)
+    if yarn is not None:
+        attention *= 1.0 + 0.1 * math.log(max(scale, 1.0))
+    rotated = keys.flags("rope.layers", layers)
+    period = architecture.unrotated_period
+    if rotated is None:
+        rotated = [not period or (layer + 1) % period != 0 for layer in range(layers)]
+    style = "half" if keys.flag("rope.halves", False) else architecture.rope_style
+    return {
+        "rope_style": style,
+        "rope_base": base,
+        "rope_dims": rope_dims,
+        "rope_scale": scale,
+        "rope_original": original,
+        "rope_attention": attention,
+        "yarn": yarn,
+        "unrotated": tuple(layer for layer in range(layers) if not rotated[layer]),
+    }
+
+
+def _yarn(keys: _Keys, base: float, original: int) -> Yarn | None:
+    """In which pairs positions are stretched; None for all."""
+    mixed, stretched = keys.get("rope.scaling.yarn_ext_factor"), keys.get("rope.scaling.type") == "yarn"
+    allowed = (None, -1.0, 0.0, 1.0) if stretched else (None, -1.0, 0.0)
+    if not _is_plain(mixed, *allowed):
+        raise UnsupportedError(
+            f"{_where(keys.file)}what the metadata asks for is not supported: "
+            f"'{keys.prefix}.rope.scaling.yarn_ext_factor' = {_short(mixed)}"
+        )
+    if not stretched or mixed == 0:  # without any of it, all pairs are stretched
+        return None
+    if not base > 1:
+        raise keys.fail("rope.freq_base", "above 1 where positions are stretched by YaRN", base)
+    fast = keys.number("rope.scaling.yarn_beta_fast", 32.0)
+    slow = keys.number("rope.scaling.yarn_beta_slow", 1.0)
+    return Yarn(original, fast, slow, keys.flag("rope.scaling.yarn_truncate", True))
+
+
+def _local_layers(keys: _Keys, architecture: Architecture, layers: int, context: int) -> dict[str, Any]:
     """The fields that say which layers are local, and what they do."""
     local = architecture.local
     window = keys.integer("attention.sliding_window", 0, least=0)
-    if local is None or not window:
-        return {"window": 0, "local_period": 0, "local_rope_base": 0.0}
+    own_base = local is not None and local.rope_base is not None
+    if local is None or not window or (window >= context and not own_base):
+        return {"window": 0, "local": (), "local_rope_base": 0.0}
+    chosen = keys.flags("attention.sliding_window_pattern", layers)
+    if chosen is None:
+        period = keys.integer("attention.sliding_window_pattern", local.period, least=0)
+        chosen = [not period or (layer + 1) % period != 0 for layer in range(layers)]
+    found = tuple(layer for layer in range(layers) if chosen[layer])
+    base = 0.0 if local.rope_base is None else keys.number("rope.freq_base_swa", local.rope_base)
+    return {"window": window if found else 0, "local": found, "local_rope_base": base if found else 0.0}
+
+
+def _factors(keys: _Keys, architecture: Architecture, hidden: int, scale: float) -> dict[str, Any]:
+    """The fields that numbers are multiplied by, or bounded by; `scale` is that of scores by default."""
+    capped, final = architecture.softcaps or (0.0, 0.0)
+    table = math.sqrt(hidden) if architecture.scaled_embedding else 1.0
     return {
-        "window": window,
-        "local_period": keys.integer("attention.sliding_window_pattern", local.period),
-        "local_rope_base": keys.number("rope.freq_base_swa", local.rope_base),
+        "attention_scale": keys.number("attention.scale", scale, zero=scale),
+        "attention_softcap": keys.number("attn_logit_softcapping", capped, zero=0.0),
+        "logit_softcap": keys.number("final_logit_softcapping", final, zero=0.0),
+        "embedding_scale": keys.number("embedding_scale", table, zero=table),
+        "residual_scale": keys.number("residual_scale", 1.0, zero=1.0),
+        "logit_scale": keys.number("logit_scale", 1.0, zero=1.0),
     }
 
 
@@ -361,24 +515,28 @@ def _rope_scale(keys: _Keys) -> float:
     return 1.0 if keys.get("rope.scaling.type") == "none" else factor
 
 
-def _tensors(file: GGUFFile, architecture: Architecture, config: ModelConfig) -> dict[str, TensorInfo]:
+def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -> dict[str, TensorInfo]:
     """The tensors by name, in the order of use; raises one error with everything that is wrong with them."""
     rules = {rule.name: rule for rule in architecture.model_tensors}
     for layer in range(config.layers):
         for rule in architecture.layer_tensors:
             rules[f"blk.{layer}.{rule.name}"] = rule
     sizes = config.sizes
-    missing = [name for name, rule in rules.items() if name not in file.tensors and not rule.optional]
-    unknown = [name for name in file.tensors if name not in rules]
+    tensors = {**file.tensors}
+    for layer in range(config.layers if architecture.joined else 0):
+        for joined, names in architecture.joined.items():
+            _split(tensors, f"blk.{layer}.", joined, [(name, rules[f"blk.{layer}.{name}"]) for name in names], sizes)
+    missing = [name for name, rule in rules.items() if name not in tensors and not rule.optional]
+    unknown = [name for name in tensors if name not in rules]
     wrong, types = [], []
     for name, rule in rules.items():
-        info = file.tensors.get(name)
+        info = tensors.get(name)
         if info is None:
             continue
         expected = tuple(sizes[dim] for dim in rule.dims)
         if info.shape != expected:
             wrong.append(f"'{name}' must be {list(expected)} [{', '.join(rule.dims)}], but is {list(info.shape)}")
-        if info.type not in (WEIGHT_TYPES if len(rule.dims) == 2 else VECTOR_TYPES):
+        if info.type not in (WEIGHT_TYPES if len(rule.dims) > 1 else VECTOR_TYPES):
             types.append(f"'{name}' is {info.type}")
     if missing or wrong:
         shown = missing[:_LISTED]  # names are compared for what is shown only
@@ -400,7 +558,32 @@ def _tensors(file: GGUFFile, architecture: Architecture, config: ModelConfig) ->
         )
     if problems:
         raise UnsupportedError(f"{_where(file)}{'; '.join(problems)}")
-    return {name: file.tensors[name] for name in rules if name in file.tensors}
+    return {name: tensors[name] for name in rules if name in tensors}
+
+
+def _split(
+    tensors: dict[str, TensorInfo],
+    prefix: str,
+    joined: str,
+    parts: list[tuple[str, TensorRule]],
+    sizes: Mapping[str, int],
+) -> None:
+    """Puts the parts of a tensor in its place, each some of its rows, where it is there and has as many as they have.
+
+    A part may have the name of the whole, which then has more rows than the part.
+    """
+    info = tensors.get(f"{prefix}{joined}")
+    rows = [sizes[rule.dims[0]] for _, rule in parts]
+    if info is None or len(info.shape) != 2 or info.nbytes is None or info.shape[0] != sum(rows):
+        return
+    if any(f"{prefix}{name}" in tensors for name, _ in parts if name != joined):
+        return
+    del tensors[f"{prefix}{joined}"]
+    size, begin = info.nbytes // info.rows, info.offset
+    for (name, _), count in zip(parts, rows, strict=True):
+        shape, whole = (count, info.k), f"{prefix}{name}"
+        tensors[whole] = replace(info, name=whole, shape=shape, offset=begin, nbytes=count * size)
+        begin += count * size
 
 
 def _list(names: list[str]) -> str:
@@ -408,7 +591,7 @@ def _list(names: list[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
-def _where(file: GGUFFile) -> str:
+def _where(file: ModelFile) -> str:
     return f"{file.path}: " if file.path else ""
 
 

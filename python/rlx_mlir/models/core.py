@@ -14,11 +14,12 @@ import numpy as np
 from .. import checks
 from ..arrays import as_array
 from ..errors import ContextLengthError, InputError
-from ..frontends.gguf import GGUFFile
+from ..frontends.model_file import ModelFile
 from .caches import cache_types
 from .chat import ChatTemplate
 from .config import ModelConfig
 from .generation import Options, Stats, Task, peak_rss, task_of
+from .json_tokenizer import tokenizer_of
 from .prefixes import PrefixCache
 from .programs import Executable, Programs
 from .tokenizer import Tokenizer
@@ -54,7 +55,7 @@ class Core:
 
     def __init__(
         self,
-        file: GGUFFile,
+        file: ModelFile,
         config: ModelConfig,
         *,
         prefill: Executable,
@@ -97,7 +98,7 @@ class Core:
         """The tokenizer, made at its first use; TokenizerError where the file has none that is supported."""
         with self._state:
             if self._tokenizer is None:
-                tokenizer = Tokenizer.from_metadata(self.file.metadata, origin=self.file.path or "")
+                tokenizer = tokenizer_of(self.file.metadata, origin=self.file.path or "")
                 if tokenizer.vocab_size > self.config.vocab:
                     raise InputError(
                         f"the tokenizer has {tokenizer.vocab_size} tokens, but the embedding table only "
@@ -214,7 +215,7 @@ class Core:
             return self._stats
 
 
-def vocabulary_size(file: GGUFFile, config: ModelConfig) -> int:
+def vocabulary_size(file: ModelFile, config: ModelConfig) -> int:
     """Tokens that the file has texts for; all rows of the table where it has no vocabulary."""
     key = "tokenizer.ggml.tokens"
     size = file.metadata.length(key) if key in file.metadata else None

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import GGUFError, InputError
-from ..frontends.gguf import GGUFFile
+from ..frontends.model_file import ModelFile
 from .caches import cache_types
 from .config import ModelConfig
 from .layers import (
-    ROPE_FACTORS,
     Layer,
     adapter_params,
     embedded,
+    is_packed,
     logits_of,
     rope_names,
     rope_params,
@@ -66,7 +66,9 @@ def cache_names(config: ModelConfig) -> list[str]:
     return list(cache_types(config))
 
 
-_IN_TABLES = frozenset({"context", "rope_base", "rope_scale", "local_rope_base"})
+_IN_TABLES = frozenset(
+    {"context", "rope_base", "rope_scale", "rope_original", "rope_attention", "yarn", "local_rope_base"}
+)
 """What only the contents of the rope tables, or the declared maxima, depend on."""
 
 
@@ -155,7 +157,7 @@ def _choice_inputs(graph: GraphModule) -> dict[str, Value]:
 
 
 def parameters(
-    config: ModelConfig, file: GGUFFile, context: int, replaced: Mapping[str, np.ndarray] | None = None
+    config: ModelConfig, file: ModelFile, context: int, replaced: Mapping[str, np.ndarray] | None = None
 ) -> dict[str, np.ndarray]:
     """Arrays for every parameter of the modules, by name; weights are views into the file.
 
@@ -167,22 +169,23 @@ def parameters(
     arrays: dict[str, np.ndarray] = {}
     for name in used(config):
         info = config.weights[name]
-        data = file.tensor(name)
+        data = file.read(info)
         if replaced and name in replaced:
             data = replaced[name].view(data.dtype).reshape(data.shape)
         if len(info.shape) == 1:
             arrays[name] = data.astype(np.float32, copy=False)
-        elif type_of(config, name) == "f32":
+        elif not is_packed(config, name):
             arrays[name] = data
         else:
             arrays[name] = data.view(np.uint8).reshape(info.rows, -1)
-    factors = file.dequantize(ROPE_FACTORS) if ROPE_FACTORS in config.weights else None
+    factors_name = config.factors_of(context)
+    factors = None if factors_name is None else file.dequantize(factors_name)
     for local, (cos, sin) in rope_names(config).items():
         with np.errstate(all="ignore"):
             arrays[cos], arrays[sin] = config.rope_tables(context, factors, local=local)
         if not np.isfinite(arrays[cos]).all():
             raise GGUFError(
-                f"tensor '{ROPE_FACTORS}' must divide the frequencies of base {config.rope_base} to finite ones, but "
+                f"tensor '{factors_name}' must divide the frequencies of base {config.rope_base} to finite ones, but "
                 f"goes down to {1.0 if factors is None else factors.min()}",
                 path=file.path,
             )

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RlxError
-from ..frontends.gguf import GGUFFile, TensorInfo
+from ..frontends.gguf import GGUFFile
+from ..frontends.model_file import ModelFile, TensorInfo
 from ..models.config import ModelConfig
-from ..models.hub import resolve
+from ..models.opening import open_model
 from ..models.weights import broken_tensors
 
 _LISTED = 12  # tensors that aren't finite
@@ -29,14 +30,15 @@ def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = Fa
     Raises InputError where there is no such file, DownloadError where a model can't be fetched, GGUFError where it is
     malformed.
     """
-    path = resolve(name_or_path)
-    file = GGUFFile(path)
+    file = open_model(name_or_path)
+    path = file.path
     infos = list(file.tensors.values())
     found: dict[str, Any] = {
         "file": str(path),
         "bytes": sum(os.stat(part).st_size for part in file.paths if part is not None),
         "files": len(file.paths),
-        "version": file.version,
+        "format": "GGUF" if isinstance(file, GGUFFile) else "Hugging Face folder",
+        "version": file.version if isinstance(file, GGUFFile) else None,
         "name": _of_type(file, "general.name", str),
         "architecture": file.architecture,
         "parameters": sum(info.size for info in infos),
@@ -67,7 +69,7 @@ def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = Fa
     return found
 
 
-def _of_type(file: GGUFFile, key: str, kind: type) -> Any:
+def _of_type(file: ModelFile, key: str, kind: type) -> Any:
     """A metadata value; None where the file has none of that key, or one of another type."""
     value = file.metadata.get(key)
     return value if isinstance(value, kind) else None
@@ -98,7 +100,8 @@ def format_description(found: Mapping[str, Any]) -> str:
     """The description as lines of text."""
     size = f"{found['bytes'] / 1e6:.1f} MB" + (f" in {found['files']} files" if found["files"] > 1 else "")
     lines = [
-        f"file          {Path(found['file']).name}, {size}, GGUF version {found['version']}",
+        f"file          {Path(found['file']).name}, {size}, {found['format']}"
+        + (f" version {found['version']}" if found["version"] is not None else ""),
         f"model         {found['name'] or 'unnamed'}",
         f"architecture  {found['architecture']}",
         f"parameters    {found['parameters']:,} in {found['tensors']} tensors",

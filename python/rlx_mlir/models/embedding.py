@@ -10,16 +10,14 @@ import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import checks
-from ..errors import ContextLengthError, InputError, ModelFileError, did_you_mean, shortened
-from ..files import is_there
-from ..frontends.safetensors import SafetensorsFile, ShardedSafetensors
+from ..errors import ContextLengthError, InputError, did_you_mean, shortened
+from ..frontends.safetensors import INDEX, WEIGHTS, open_weights
 from ..place import located
 from . import encoder
 from .encoder_config import EncoderConfig
@@ -32,14 +30,6 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float32]
 Progress = Callable[[str], None]
-
-WEIGHTS = "model.safetensors"
-"""The file of a folder that holds the tensors."""
-
-INDEX = "model.safetensors.index.json"
-"""The file that names those that hold them, where they are several."""
-
-_OTHER_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "model.onnx", "onnx/model.onnx")
 
 BATCH = 16
 """Texts that are computed at once, where nothing else is said."""
@@ -119,19 +109,6 @@ def load_encoder(
     say("preparing weights")
     executable.set_params(encoder.parameters(config, weights))
     return Encoder(config, tokenizer, executable, batch=batch)
-
-
-def open_weights(folder: Path) -> SafetensorsFile | ShardedSafetensors:
-    """The tensors of a model's folder: of one file, or of several with an index."""
-    path = folder / WEIGHTS
-    if is_there(path):
-        return SafetensorsFile(path)
-    index = folder / INDEX
-    if is_there(index):
-        return ShardedSafetensors(index)
-    others = [name for name in _OTHER_WEIGHTS if is_there(folder / name)]
-    why = f"; {others[0]}, which is there, isn't read: save the model as safetensors" if others else ""
-    raise ModelFileError(f"the file is missing; an encoder is a folder that has it, or {INDEX}{why}", path=path)
 
 
 def maxima(config: EncoderConfig, batch: int) -> dict[str, int]:

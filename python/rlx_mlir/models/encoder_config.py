@@ -20,7 +20,7 @@ from typing import Any
 from .. import budgets
 from ..errors import InputError, ModelFileError, UnsupportedError, shortened
 from ..files import is_there
-from ..frontends.documents import read_object
+from ..frontends.documents import Document, read_object
 from ..frontends.safetensors import FLOATS, SafetensorsFile, ShardedSafetensors
 from .sentence_files import SentenceFiles, TextRules
 
@@ -194,7 +194,7 @@ class EncoderConfig:
         UnsupportedError for what isn't implemented, InputError where `max_tokens` is out of range.
         """
         files = SentenceFiles.of(folder) if files is None else files
-        document = _Document(files.base / "config.json")
+        document = Document(files.base / "config.json", "an encoder")
         kind = document.get("model_type", str)
         architecture = ARCHITECTURES.get(kind)
         if architecture is None:
@@ -257,42 +257,9 @@ class EncoderConfig:
         return f"{self.plan.layer.format(layer)}.{self.plan.parts[role]}.{kind}"
 
 
-class _Document:
-    """A file with one JSON object, whose entries are checked as they are read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        if not is_there(path):
-            raise ModelFileError("the file is missing; an encoder is a folder that has it", path=path)
-        self.content: Any = read_object(path)
-
-    def fail(self, key: str, rule: str, value: object) -> ModelFileError:
-        return ModelFileError(f"'{key}' must be {rule}, but is {shortened(value)}", path=self.path)
-
-    def get(self, key: str, kind: type, default: object = None) -> Any:
-        """An entry of a type; where there is none, the default, or an error where that is None."""
-        value = self.content.get(key)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.fail(key, f"of type {kind.__name__}", value)
-        return value
-
-    def integer(self, key: str, least: int = 1, default: int | None = None) -> int:
-        value = self.get(key, int, default)
-        if not least <= value < 1 << 31:
-            raise self.fail(key, f"an integer from {least} to 2^31 - 1", value)
-        return int(value)
-
-
-def _numbers(document: _Document, architecture: EncoderArchitecture) -> dict[str, Any]:
+def _numbers(document: Document, architecture: EncoderArchitecture) -> dict[str, Any]:
     """The fields of `EncoderConfig` that `config.json` gives."""
-    found = [
-        f"'{key}' = {shortened(document.content[key])}"
-        for key, neutral in _REFUSED.items()
-        if not any(document.content.get(key) == value for value in neutral)
-    ]
-    if found:
+    if found := document.refused(_REFUSED):
         raise UnsupportedError(f"{document.path}: what this asks for is not supported: {', '.join(found)}")
     keys = architecture.keys
     numbers: dict[str, Any] = {

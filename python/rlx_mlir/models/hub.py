@@ -27,6 +27,9 @@ from rlx_mlir.paths import cache_dir, expand_user, make_private
 from ..boundary import foreign_errors
 from ..errors import CacheError, DownloadError, InputError, did_you_mean, shortened
 from ..files import is_there
+from ..frontends.documents import read_object
+from .encoder_config import ARCHITECTURES as ENCODER_ARCHITECTURES
+from .repositories import PREFIX, Repository
 
 _CHUNK = 1 << 20
 _Advance = Callable[[int], None]
@@ -140,7 +143,7 @@ ENCODERS: dict[str, Folder] = {
 #: What to do with files that people try in place of GGUF files, by suffix.
 _OTHER_FILES = {
     ".mlir": "a module in MLIR is for rlx emit, rlx report and rlx tune, or GraphModule.from_text",
-    ".safetensors": "of safetensors, encoders alone are read, from their folders by load_encoder or rlx embed",
+    ".safetensors": "models of safetensors are read by their folders, which have config.json, too",
     ".rlx": "a compiled module is for rlx_mlir.load",
     **dict.fromkeys((".onnx", ".tflite", ".h5", ".pt", ".pth", ".bin"), "models of other formats aren't read"),
 }
@@ -150,7 +153,8 @@ def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, prog
     """The file of a model: of a path, the path itself; of a known name, a verified local file, fetched if needed.
 
     Args:
-        name_or_path: path of a .gguf file, or a name in `KNOWN`.
+        name_or_path: path of a .gguf file, or of a folder with a decoder's config.json; a name in `KNOWN`; or
+            ``hf:owner/repository`` or ``hf:owner/repository:file``, see `repositories`.
         download: fetch what is not there; else that is a DownloadError.
         progress: show progress on stderr, where that is a terminal.
 
@@ -161,27 +165,43 @@ def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, prog
     if source is None:
         if text.lower() in ENCODERS:
             raise InputError(f"'{text}' is an encoder, which makes vectors of texts: use load_encoder, or rlx embed")
-        path, is_file, is_folder = _place(text)
+        if text.startswith(PREFIX) and isinstance(name_or_path, str):
+            path = Repository.parse(text).fetch(download=download, progress=progress)
+            is_file, is_folder = path.is_file(), path.is_dir()
+        else:
+            path, is_file, is_folder = _place(text)
         if is_file:
             if (why := _OTHER_FILES.get(path.suffix.lower())) is not None:
                 raise InputError(f"'{text}' isn't the .gguf file of a language model: {why}")
             return path
         names = ", ".join(sorted(KNOWN))
         what = "is neither a file nor a known model" + did_you_mean(text.lower(), KNOWN)
-        hint = ""
         if is_there(path) and not is_folder:
             what = "isn't a regular file"
+        if is_folder and is_encoder_folder(path):
+            raise InputError(f"'{text}' is an encoder, which makes vectors of texts: use load_encoder, or rlx embed")
         if is_folder:
-            what = "is a folder"
-            if (path / "config.json").is_file():
-                hint = "; of folders, encoders alone are read, by load_encoder or rlx embed"
-        raise InputError(f"'{text}' {what}; give the path of a .gguf file, or one of: {names}{hint}")
+            if is_there(path / "config.json"):
+                return path
+            what = "is a folder without a config.json"
+        raise InputError(
+            f"'{text}' {what}; give the path of a .gguf file or of a model's folder, hf:owner/repository[:file], or "
+            f"one of: {names}"
+        )
     found = _installed(source) or _cached(source)
     if found is None and not download:
         raise DownloadError(f"{source.filename} is neither installed nor in {cache_dir()}, and is not to be fetched")
     if found is None:
         _fetch(source.filename, (source,), progress)
     return found or cache_dir() / "models" / source.filename
+
+
+def is_encoder_folder(path: Path) -> bool:
+    """Whether a folder is one of an encoder, by its files; ModelFileError where its `config.json` is malformed."""
+    if is_there(path / "modules.json"):
+        return True
+    config = path / "config.json"
+    return is_there(config) and read_object(config).get("model_type") in ENCODER_ARCHITECTURES
 
 
 def resolve_folder(name_or_path: str | os.PathLike[str], *, download: bool = True, progress: bool = True) -> Path:

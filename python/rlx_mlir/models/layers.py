@@ -7,11 +7,11 @@ B [outputs, rank], both f32: parameters named after the weight, `blk.0.attn_q.lo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .architecture import LONG_ROPE_FACTORS, ROPE_FACTORS
 from .caches import schemes
 from .config import ModelConfig
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 ADAPTED = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 """The products of a layer that an adapter may be added to, by the names of their weights."""
-
-ROPE_FACTORS = "rope_freqs.weight"
 
 _FEED_FORWARD = ADAPTED[4:]
 
@@ -41,22 +39,29 @@ def adapter_names(product: str) -> tuple[str, str]:
 
 
 def used(config: ModelConfig) -> list[str]:
-    """The tensors that are parameters: all but the one that goes into the rope tables."""
-    return [name for name in config.weights if name != ROPE_FACTORS]
+    """The tensors that are parameters: all but those that go into the rope tables."""
+    return [name for name in config.weights if name not in (ROPE_FACTORS, *LONG_ROPE_FACTORS)]
 
 
 def type_of(config: ModelConfig, name: str) -> str:
-    """The type of a parameter: that of the file for a matrix, f32 for a vector."""
+    """The type of a parameter: that of the file for a matrix, or one for each expert, f32 for a vector."""
     info = config.weights[name]
-    return info.type if len(info.shape) == 2 else "f32"
+    return info.type if len(info.shape) > 1 else "f32"
+
+
+def is_packed(config: ModelConfig, name: str) -> bool:
+    """Whether a parameter is rows of bytes: the matrices of experts are, one after the other, whatever their type."""
+    return type_of(config, name) != "f32" or len(config.weights[name].shape) == 3
 
 
 def weight_params(graph: GraphModule, config: ModelConfig) -> dict[str, Value]:
     """A parameter of the graph for each weight, by name."""
 
     def param(name: str) -> Value:
-        type, shape = type_of(config, name), config.weights[name].shape
-        return graph.param(name, shape) if type == "f32" else graph.param(name, shape, packed=type)
+        info = config.weights[name]
+        if is_packed(config, name):
+            return graph.param(name, [info.rows, info.k], packed=type_of(config, name))
+        return graph.param(name, info.shape)
 
     return {name: param(name) for name in used(config)}
 
@@ -85,27 +90,34 @@ def rope_names(config: ModelConfig) -> dict[bool, tuple[str, str]]:
     if config.local_layers < config.layers:
         names[False] = ("rope.cos", "rope.sin")
     if config.local_layers:
-        names[True] = ("rope.local.cos", "rope.local.sin")
+        names[True] = ("rope.local.cos", "rope.local.sin") if config.local_rope_base else ("rope.cos", "rope.sin")
     return names
 
 
 def rope_params(graph: GraphModule, config: ModelConfig, positions: int | str) -> dict[bool, tuple[Value, Value]]:
     """Parameters for the tables of cosines and sines, by whether they are those of local layers."""
     shape = [positions, config.head_dim // 2]
-    names = rope_names(config).items()
-    return {local: (graph.param(cos, shape), graph.param(sin, shape)) for local, (cos, sin) in names}
+    names = rope_names(config)
+    made = {pair: (graph.param(pair[0], shape), graph.param(pair[1], shape)) for pair in dict.fromkeys(names.values())}
+    return {local: made[pair] for local, pair in names.items()}
 
 
 def embedded(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], tokens: Value) -> Value:
     """What the first layer reads: rows of the table."""
     x = graph.gather(params["token_embd.weight"], tokens, name="token_embd")
-    return graph.mul(x, math.sqrt(config.hidden), name="token_embd") if config.plan.scaled_embedding else x
+    return graph.mul(x, config.embedding_scale, name="token_embd") if config.embedding_scale != 1.0 else x
 
 
 def logits_of(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], x: Value) -> Value:
     """Logits from what the last layer gave."""
     x = graph.rms_norm(x, params["output_norm.weight"], eps=config.eps, name="output_norm")
-    return product(graph, x, params[config.head_weight], name="output")
+    logits = product(graph, x, params[config.head_weight], name="output")
+    if config.logit_scale != 1.0:
+        logits = graph.mul(logits, 1.0 / config.logit_scale, name="output")
+    cap = config.logit_softcap
+    if cap:
+        logits = graph.mul(graph.tanh(graph.mul(logits, 1.0 / cap, name="output"), name="output"), cap, name="output")
+    return logits
 
 
 def product(graph: GraphModule, x: Value, weight: Value, bias: Value | None = None, *, name: str) -> Value:
@@ -142,7 +154,7 @@ class Layer:
 
     def cached(self, x: Value, k_cache: Value, v_cache: Value) -> tuple[Value, Value, Value]:
         """(result, new keys, new values)"""
-        if self.config.plan.is_plain and not self._has_adapter(*ADAPTED):
+        if self.config.is_plain and not self._has_adapter(*ADAPTED):
             return self._block(x, k_cache, v_cache)
         return self._built(f"blk.{self.number}", x, (k_cache, v_cache))
 
@@ -158,10 +170,15 @@ class Layer:
     def _built(self, name: str, x: Value, caches: tuple[Value, Value] | None) -> tuple[Value, Any, Any]:
         """The result, and the caches after it where there are some."""
         with self.graph.scope(name):
-            attended, new_k, new_v = self._attend(self._norm(x, "attn_norm"), caches)
-            h = self.graph.add(x, self._post_norm(attended, "post_attention_norm"), name="attn_output")
-            found = self._feed_forward(self._norm(h, "ffn_norm"))
-            return self.graph.add(h, self._post_norm(found, "post_ffw_norm"), name="ffn_down"), new_k, new_v
+            attended, new_k, new_v = self._attend(self._pre_norm(x, "attn_norm"), caches)
+            h = self._add(x, self._post_norm(attended, "post_attention_norm"), "attn_output")
+            n = self._pre_norm(h, "ffn_norm")
+            found = self._experts(n) if self.config.experts else self._feed_forward(n)
+            return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down"), new_k, new_v
+
+    def _add(self, x: Value, added: Value, name: str) -> Value:
+        scale = self.config.residual_scale
+        return self.graph.add(x, self.graph.mul(added, scale, name=name) if scale != 1.0 else added, name=name)
 
     def _has_adapter(self, *names: str) -> bool:
         return any(f"blk.{self.number}.{name}" in self.adapters for name in names)
@@ -197,7 +214,7 @@ class Layer:
             head_dim=config.head_dim,
             eps=config.eps,
             mask_kind="causal",
-            style=config.plan.rope_style,
+            style=config.rope_style,
             # Dense matrices are [outputs, inputs] in the file; packed ones always are.
             transpose_weight=any(matrix.packed is None for matrix in matrices.values()),
             name=f"blk.{self.number}",
@@ -224,6 +241,7 @@ class Layer:
             head_dim=config.head_dim,
             **masked,
             scale=config.attention_scale,
+            softcap=config.attention_softcap or None,
             **cached,
             name="attention",
         )
@@ -248,23 +266,49 @@ class Layer:
         return graph.add(y, added, name=f"{name}_lora")
 
     def _rotate(self, x: Value, name: str, heads: int) -> Value:
-        """Queries or keys by their positions, after the norm of each head where there is one."""
+        """Queries or keys by their positions, after the norm of each head, or of all, where there is one."""
         config, size = self.config, self.config.head_dim
-        if config.plan.head_norms:
+        if config.plan.head_norms == "row":
+            x = self._norm(x, f"{name}_norm")
+        elif config.plan.head_norms:
             rows = self.graph.reshape(x, [*x.shape[:-1], heads, size], name=f"{name}_norm")
             rows = self._norm(rows, f"{name}_norm")
             x = self.graph.reshape(rows, x.shape, name=f"{name}_norm")
-        half = config.plan.rope_style == "half"
+        if self.number in config.unrotated:
+            return x
+        half = config.rope_style == "half"
         return self.graph.rope(
             x,
             self.cos,
             self.sin,
             head_dim=size,
-            style=config.plan.rope_style,
+            style=config.rope_style,
             n_rot=config.rope_dims if half and config.rope_dims < size else None,
             pos=self.pos,
             name=f"{name}_rope",
         )
+
+    def _experts(self, n: Value) -> Value:
+        """What each token's experts give, weighted: a router chooses those of the largest scores."""
+        graph, config = self.graph, self.config
+        used, width = config.experts_used, config.hidden
+        tokens = graph.reshape(n, [-1, width], name="ffn_gate_inp")
+        scores = graph.softmax(product(graph, tokens, self._weight("ffn_gate_inp"), name="ffn_gate_inp"))
+        weights, experts = graph.top_k(scores, used, name="ffn_gate_inp")
+        if config.experts_normalised:
+            weights = graph.div(weights, graph.sum(weights, -1, keep_dims=True), name="ffn_gate_inp")
+        count = tokens.shape[0]
+        each = graph.expand(graph.reshape(tokens, [count, 1, width]), [count, used, width], name="ffn_exps")
+        rows, own = graph.reshape(each, [-1, width], name="ffn_exps"), graph.reshape(experts, [-1], name="ffn_exps")
+
+        def by_expert(x: Value, name: str) -> Value:
+            return graph.dequant_grouped_matmul(x, self._weight(name), own, experts=config.experts, name=name)
+
+        gate = graph.activation(config.plan.activation, by_expert(rows, "ffn_gate_exps"), name="ffn_exps")
+        inner = graph.mul(gate, by_expert(rows, "ffn_up_exps"), name="ffn_exps")
+        found = graph.reshape(by_expert(inner, "ffn_down_exps"), [count, used, width], name="ffn_exps")
+        weighted = graph.mul(found, graph.reshape(weights, [count, used, 1], name="ffn_exps"), name="ffn_exps")
+        return graph.reshape(graph.sum(weighted, 1, name="ffn_exps"), n.shape, name="ffn_exps")
 
     def _feed_forward(self, n: Value) -> Value:
         graph, activation = self.graph, self.config.plan.activation
@@ -279,18 +323,21 @@ class Layer:
     def _norm(self, x: Value, name: str) -> Value:
         return self.graph.rms_norm(x, self._weight(name), eps=self.config.eps, name=name)
 
+    def _pre_norm(self, x: Value, name: str) -> Value:
+        return self._norm(x, name) if self.config.plan.pre_norms else x
+
     def _post_norm(self, x: Value, name: str) -> Value:
         return self._norm(x, name) if self.config.plan.post_norms else x
 
 
 __all__ = [
     "ADAPTED",
-    "ROPE_FACTORS",
     "Layer",
     "Low",
     "adapter_names",
     "adapter_params",
     "embedded",
+    "is_packed",
     "logits_of",
     "product",
     "rope_names",

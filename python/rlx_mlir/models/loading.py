@@ -18,7 +18,7 @@ import numpy as np
 from .. import checks
 from ..activations import ACTIVATIONS, AUTO, way_of
 from ..errors import InputError
-from ..frontends.gguf import GGUFFile
+from ..frontends.model_file import ModelFile
 from ..limits import in_threads
 from ..place import located
 from ..runtime.artifact import Artifact
@@ -28,10 +28,11 @@ from .compiled import CompiledFolder, compiled_folder
 from .config import ModelConfig, check_context
 from .core import vocabulary_size
 from .decode_threads import decode_threads
-from .hub import resolve
 from .model import Model
+from .opening import open_model
 from .prepared import IN_FOLDER, Place, PreparedWeights, in_cache, in_folder, set_weights
 from .programs import Executable, compile_program
+from .quantised import check_quantize, quantised
 from .weights import check_nonfinite
 
 Progress = Callable[[str], None]
@@ -51,6 +52,7 @@ def load_model(
     kv_dtype: str = "f32",
     target: str = "cpu",
     nonfinite: str = "refuse",
+    quantize: str | None = None,
     lora: str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
     cache: bool = True,
@@ -61,9 +63,10 @@ def load_model(
     """Loads a model: opens and checks its file, compiles it (or finds it compiled), prepares its weights.
 
     Args:
-        path_or_name: a .gguf file, or a name that `rlx_mlir.models.hub` knows, which is fetched if need be; or a folder
+        path_or_name: a .gguf file, or a folder with a model as Hugging Face's libraries write it; a name that
+            `rlx_mlir.models.hub` knows, or ``hf:owner/repository[:file]``, which is fetched if need be; or a folder
             that ``rlx compile MODEL -o FOLDER`` wrote, whose programs run with the options they were compiled with.
-            Programs are code: load folders of those alone whom you trust.
+            Programs are code: load such folders of those alone whom you trust.
         threads: of the compiled code; None for as many as the process may use, but to decode no more than it takes to
             read the weights of a large model, which is measured once for a machine, see docs/performance.md.
         activations: how activations meet quantised weights: ``auto`` is ``int16`` on CPUs, ``int8`` on GPUs. ``int8``
@@ -78,6 +81,9 @@ def load_model(
             and the cache of keys and values stays there.
         nonfinite: what is done about weights, and scales of weights, that are NaN or infinite: ``refuse`` says where
             the first one is, ``zero`` reads each of them, and all that a scale belongs to, as 0.
+        quantize: a type of weights, such as ``q4_k``, that matrices of f32, f16 and bf16 are quantised to; None leaves
+            them as they are. Rows that aren't a multiple of the type's blocks get a wider type, see docs/models.md. The
+            result is kept in the cache.
         lora: a folder with an adapter that ``rlx finetune`` or PEFT wrote: products that it is for get one of low rank
             beside them.
         time_limit: seconds that each of the two programs may take to compile; by default what the budget
@@ -99,6 +105,8 @@ def load_model(
         ("target", target),
     ):
         checks.text(name, value)
+    if quantize is not None:
+        check_quantize(checks.text("quantize", quantize))
     checks.flag("cache", cache)
     if prepared_cache is not None:
         checks.flag("prepared_cache", prepared_cache)
@@ -123,8 +131,10 @@ def load_model(
         if lora is not None:
             raise InputError(f"'{folder.folder}' was compiled without an adapter: load the model that it is of")
     activations = way_of(activations, target)
-    file = GGUFFile(resolve(path_or_name, download=download, progress=progress is not None))
+    file = open_model(path_or_name, download=download, progress=progress is not None)
     config = dataclasses.replace(ModelConfig.from_gguf(file), kv_dtype=kv_dtype)
+    if quantize is not None:
+        file, config = quantised(file, config, quantize, nonfinite=nonfinite, cache=cache, say=say)
     adapter = None if lora is None else read_adapter(checks.path("lora", lora), config)
     if folder is not None:
         folder.check(config)
@@ -208,7 +218,7 @@ class _Makers:
     The others are those of `load_model`.
     """
 
-    file: GGUFFile
+    file: ModelFile
     config: ModelConfig
     context: int
     chunk: int

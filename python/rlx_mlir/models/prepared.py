@@ -3,7 +3,7 @@
 
 Such a file is in the cache, or in a folder of compiled programs. One of the cache is for a model's file as the system
 knows it (its inode and times); one in a folder goes where the folder and the model go, and is for what the model's file
-holds. Both are for what `GGUFFile.fingerprint` reads of it.
+holds. Both are for what `ModelFile.fingerprint` reads of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import RlxError
-from ..frontends.gguf import GGUFFile
+from ..frontends.model_file import ModelFile
 from ..paths import replacing
 from ..runtime import prepared_cache
 from ..runtime.artifact import Artifact
@@ -60,16 +60,21 @@ class Place:
         return prepared_cache.find(self.path, self.parts, own=self.own)
 
 
-def in_cache(file: GGUFFile, artifacts: Sequence[Artifact]) -> Place | None:
+def in_cache(file: ModelFile, artifacts: Sequence[Artifact]) -> Place | None:
     """Where the cache keeps a model's weights as some programs want them; None where the file is in memory alone."""
-    if file.status is None:
+    if not file.statuses:
         return None
-    system = prepared_cache.system_identity(file.status)
-    parts = prepared_cache.key_parts({"contents": file.fingerprint(), **system}, list(artifacts))
+    parts = prepared_cache.key_parts({"contents": file.fingerprint(), **_system(file)}, list(artifacts))
     return Place(prepared_cache.path_of(parts), parts, own=True)
 
 
-def in_folder(folder: Path, file: GGUFFile, artifacts: Sequence[Artifact]) -> Place:
+def _system(file: ModelFile) -> dict[str, object]:
+    """What the system says of a model's files, as JSON can write it."""
+    own = [prepared_cache.system_identity(status) for status in file.statuses.values()]
+    return {**own[0]} if len(own) == 1 else {"files": own}
+
+
+def in_folder(folder: Path, file: ModelFile, artifacts: Sequence[Artifact]) -> Place:
     """Where a folder of compiled programs keeps a model's weights as they want them."""
     return Place(
         folder / IN_FOLDER,
@@ -92,10 +97,10 @@ class PreparedWeights(Kept):
         params: what programs are given, by name.
     """
 
-    def __init__(self, file: GGUFFile) -> None:
+    def __init__(self, file: ModelFile) -> None:
         super().__init__()
         self.params: Mapping[str, np.ndarray] = {}
-        self.mapping = file.mapping
+        self.mappings = file.mappings
         self.state = "computed"
         self.size = 0
         self._file = file
@@ -167,13 +172,10 @@ class PreparedWeights(Kept):
         return {"key": dict(place.parts), "model": path, "written": int(time.time())}
 
     def _check_unchanged(self) -> None:
-        """Raises OSError where the model's file was written meanwhile: nobody knows which part of it was read."""
-        before, path = self._file.status, self._file.path
-        if before is None or path is None:
-            return
-        now = os.stat(path)
-        if prepared_cache.system_identity(now) != prepared_cache.system_identity(before):
-            raise OSError(0, "the model's file was changed meanwhile")
+        """Raises OSError where a file of the model was written meanwhile: nobody knows which part of it was read."""
+        for path, before in self._file.statuses.items():
+            if prepared_cache.system_identity(os.stat(path)) != prepared_cache.system_identity(before):
+                raise OSError(0, "the model's file was changed meanwhile")
 
     def _give_up(self, error: OSError) -> None:
         """Goes on without a file; what is in it already stays mapped while it is needed."""
@@ -195,7 +197,7 @@ def warn(path: Path, error: Exception) -> None:
 
 
 def set_weights(
-    file: GGUFFile,
+    file: ModelFile,
     config: ModelConfig,
     context: int,
     executables: Sequence[Any],
@@ -244,7 +246,7 @@ def set_weights(
 
 
 def keep_in_folder(
-    folder: Path, file: GGUFFile, config: ModelConfig, context: int, artifacts: Sequence[Artifact]
+    folder: Path, file: ModelFile, config: ModelConfig, context: int, artifacts: Sequence[Artifact]
 ) -> int:
     """Writes the weights of a model, as programs want them, into the folder of these; gives the bytes of the file.
 

@@ -98,7 +98,8 @@ class Session:
         where logits aren't finite; then the session is as it was.
         """
         if isinstance(prompt, str):
-            prompt = self.model.tokenize(prompt, bos=False if self._tokens else None)
+            behind = bool(self._tokens)
+            prompt = self.model.tokenizer.tokenize(prompt, bos=False if behind else None, continued=behind)
         ids = self._taken(prompt)
         before = len(self._tokens), self.prefilled
         try:

@@ -55,7 +55,7 @@ _ADD_BOS = frozenset({"llama-bpe"})
 _SPACE = "\u2581"  # how SentencePiece writes a space
 
 
-class _Backend(Protocol):
+class Backend(Protocol):
     """Tokenises text in which no special tokens are recognised."""
 
     def encode(self, text: str) -> list[int]: ...
@@ -165,6 +165,7 @@ class Tokenizer:
         add_bos: bool | None = None,
         add_space_prefix: bool | None = None,
         origin: str = "",
+        backend: Backend | None = None,
     ) -> None:
         """Builds the tokenizer; `from_metadata` is the usual way.
 
@@ -179,6 +180,7 @@ class Tokenizer:
             ends: more ids after which generation ends.
             add_bos, add_space_prefix: None for what is usual for the kind.
             origin: the file that all this is from, for errors.
+            backend: what tokenises, in place of what `merges` or `scores` give.
 
         Raises TokenizerError where lengths differ, an id is outside the vocabulary, or a kind is not supported.
         """
@@ -204,9 +206,11 @@ class Tokenizer:
         self.eos_id = eos_id
         self.add_bos = (kind == "llama" or pre in _ADD_BOS) if add_bos is None else add_bos
         self.add_space_prefix = kind == "llama" and add_space_prefix is not False
-        self._backend: _Backend
+        self._backend: Backend
         with foreign_errors("the vocabulary can't be read", TokenizerError):
-            if kind == "gpt2":
+            if backend is not None:
+                self._backend = backend
+            elif kind == "gpt2":
                 self._backend = _ByteLevelBpe(tokens, merges, pre)
             else:
                 if len(scores) != len(tokens):
@@ -298,6 +302,11 @@ class Tokenizer:
             ids.append(self.bos_id)
         elif bos:
             raise TokenizerError("a begin-of-text id is asked for, but the vocabulary names none")
+        return [*ids, *self._encoded(text, special, continued)]
+
+    def _encoded(self, text: str, special: bool, continued: bool) -> list[int]:
+        """Ids of a text, without the one that begins it."""
+        ids: list[int] = []
         after_special = not continued  # the start of a text counts as one
         for fragment in self._partition(text, self._special if special else self._user_defined):
             if isinstance(fragment, int):

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import GGUFError, InputError
 from ..formats import get_format
 from ..formats.finite import count_broken, first_broken, without_broken
-from ..frontends.gguf import GGUFFile, TensorInfo
+from ..frontends.model_file import ModelFile, TensorInfo
 
 NONFINITE = ("refuse", "zero")
 """What is done about weights that aren't finite."""
@@ -30,12 +30,12 @@ def readable(info: TensorInfo) -> bool:
     return info.nbytes is not None and get_format(info.type_id).decodable
 
 
-def raw_rows(file: GGUFFile, info: TensorInfo) -> np.ndarray:
+def raw_rows(file: ModelFile, info: TensorInfo) -> np.ndarray:
     """The bytes of a tensor, uint8 [rows, bytes of a row], a view."""
-    return file.tensor(info.name).reshape(info.rows, -1).view(np.uint8)
+    return file.read(info).reshape(info.rows, -1).view(np.uint8)
 
 
-def replaced_weights(file: GGUFFile, infos: Iterator[TensorInfo], nonfinite: str) -> dict[str, np.ndarray]:
+def replaced_weights(file: ModelFile, infos: Iterator[TensorInfo], nonfinite: str) -> dict[str, np.ndarray]:
     """The tensors that have NaN or inf, with zeros in their place, uint8 [rows, bytes of a row], by name.
 
     Raises GGUFError, which names tensor, row and block, where ``nonfinite`` is ``refuse``.
@@ -73,7 +73,7 @@ def describe_broken(info: TensorInfo, row: int, block: int) -> str:
     )
 
 
-def broken_tensors(file: GGUFFile) -> list[dict[str, object]]:
+def broken_tensors(file: ModelFile) -> list[dict[str, object]]:
     """Name, type, first place and number of blocks (elements where dense) of each tensor that has NaN or inf."""
     rows: list[dict[str, object]] = []
     for info in filter(readable, file.tensors.values()):

@@ -107,10 +107,11 @@ class Kept(dict[str, Prepared]):
     """Shared parameters that a subclass takes from elsewhere, where they outlast the process.
 
     Attributes:
-        mapping: the mapped file whose parts are told apart by where they lie in it, not by their contents.
+        mappings: the mapped files whose parts are told apart by where they lie in them, not by their contents; in an
+            order that is the same in each process.
     """
 
-    mapping: mmap.mmap | None = None
+    mappings: Sequence[mmap.mmap] = ()
 
     def obtain(self, key: str, compute: Callable[[], Array]) -> Array:
         """A prepared parameter: what `compute` gives, or has given before; several threads may ask.
@@ -151,13 +152,15 @@ def _identify(source: Array) -> tuple[str, weakref.ref[mmap.mmap] | None]:
     return _contents(source), None
 
 
-def _identify_for_all(source: Array, mapping: mmap.mmap | None) -> str:
-    """What tells the contents of an array from all others in each process that has mapped the same file."""
-    if mapping is None or not source.nbytes or not source.flags.c_contiguous or _owner(source) is not mapping:
+def _identify_for_all(source: Array, mappings: Sequence[mmap.mmap]) -> str:
+    """What tells the contents of an array from all others in each process that has mapped the same files."""
+    owner = _owner(source)
+    number = next((number for number, mapping in enumerate(mappings) if mapping is owner), None)
+    if number is None or not source.nbytes or not source.flags.c_contiguous:
         return _contents(source)
-    start = np.frombuffer(mapping, np.uint8).ctypes.data
+    start = np.frombuffer(mappings[number], np.uint8).ctypes.data
     at = source.ctypes.data - start
-    return f"{_kind(source)} of bytes {at} to {at + source.nbytes}"
+    return f"{_kind(source)} of bytes {at} to {at + source.nbytes}" + (f" of file {number}" if number else "")
 
 
 class _Work:
@@ -187,12 +190,12 @@ class _Work:
         """How a value is computed, and from what, in this process."""
         return self._formula(index, lambda name: self._identity(name)[0])
 
-    def lasting_key(self, index: int, mapping: mmap.mmap | None) -> str:
+    def lasting_key(self, index: int, mappings: Sequence[mmap.mmap]) -> str:
         """A digest of how a value is computed, and from what, which is the same in each process."""
 
         def identity(name: str) -> str:
             if name not in self._lasting:
-                self._lasting[name] = _identify_for_all(self._sources[name], mapping)
+                self._lasting[name] = _identify_for_all(self._sources[name], mappings)
             return self._lasting[name]
 
         return hashlib.sha256(self._formula(index, identity).encode()).hexdigest()
@@ -272,7 +275,7 @@ def _obtained(work: _Work, index: int, shared: Shared) -> Array:
     """A value: computed, or what has been kept of it."""
     if not isinstance(shared, Kept):
         return work.compute(index)
-    return shared.obtain(work.lasting_key(index, shared.mapping), partial(work.compute, index))
+    return shared.obtain(work.lasting_key(index, shared.mappings), partial(work.compute, index))
 
 
 def place_source(name: str, source: Array, shared: Shared | None, place: Place, where: str) -> Any:

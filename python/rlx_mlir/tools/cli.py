@@ -43,6 +43,7 @@ from rlx_mlir.tools.options import (
     PassesOption,
     Program,
     PtxOption,
+    QuantizeOption,
     SkipFusionOption,
     Stage,
     Target,
@@ -180,6 +181,7 @@ app.command(
         "rlx finetune smollm2 dialogues.jsonl --lora 8 -o adapter --eval 0.1",
         "rlx finetune model.gguf data.jsonl -o adapter --targets all --lr 1e-4 --epochs 2 --batch 2 --accumulate 4",
         "rlx finetune model.gguf data.jsonl -o adapter --checkpoint run.safetensors --resume",
+        "rlx generate folder-of-hugging-face 'Hello' --chat --quantize q4_k",
         "rlx generate model.gguf 'Hello' --chat --lora adapter",
     )
 )(finetune.finetune)
@@ -250,6 +252,7 @@ def generate(
     nonfinite: Annotated[
         Nonfinite, typer.Option(help="Weights that are NaN or infinite: say where the first is, or read them as 0.")
     ] = Nonfinite.refuse,
+    quantize: QuantizeOption = None,
     lora: LoraOption = None,
     no_prepared_cache: NoPreparedCacheOption = False,
     device: DeviceOption = Device.cpu,
@@ -271,6 +274,7 @@ def generate(
             chunk=chunk,
             kv_dtype=kv_cache,
             nonfinite=nonfinite.value,
+            quantize=quantize,
             lora=lora,
             prepared_cache=not no_prepared_cache,
             target=device.value,
@@ -450,14 +454,13 @@ def compile_model(
 
 def _keep_weights(output: Path, model: str, config: ModelConfig, context: int, artifacts: list[Artifact]) -> int:
     """Writes weights beside the programs that want them so; gives the bytes of the file."""
-    from rlx_mlir.frontends.gguf import GGUFFile
-    from rlx_mlir.models.hub import resolve
+    from rlx_mlir.models.opening import open_model
     from rlx_mlir.models.prepared import keep_in_folder
 
     with progress() as say, writing(output):
         if say is not None:
             say("preparing weights")
-        return keep_in_folder(output, GGUFFile(resolve(model)), config, context, artifacts)
+        return keep_in_folder(output, open_model(model), config, context, artifacts)
 
 
 def _describe_folder(
@@ -467,10 +470,12 @@ def _describe_folder(
     from rlx_mlir.models import decoder
     from rlx_mlir.models.compiled import CompiledFolder
     from rlx_mlir.models.hub import KNOWN
+    from rlx_mlir.models.repositories import PREFIX
 
     known = model.lower() in KNOWN
     programs = {program: decoder.describe(config, program) for program in decoder.PROGRAMS}
     source = model.lower() if known else str(Path(model).expanduser().resolve())
+    source = model if model.startswith(PREFIX) else source
     with writing(output):
         CompiledFolder(output, source, context, min(chunk, context), activations, target, programs).save()
 

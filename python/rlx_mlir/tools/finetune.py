@@ -19,7 +19,7 @@ from rlx_mlir.tools.options import JsonOption, ModelArgument, ThreadsOption, ope
 if TYPE_CHECKING:
     from rlx_mlir.finetuning.data import Example, Rows
     from rlx_mlir.finetuning.tuning import FineTuning, Settings, Step
-    from rlx_mlir.frontends.gguf import GGUFFile
+    from rlx_mlir.frontends.model_file import ModelFile
     from rlx_mlir.models.config import ModelConfig
 
 #: Lines about steps that are shown where stderr isn't a terminal.
@@ -157,7 +157,7 @@ def finetune(
 class _Task:
     """A model, what it learns from, and how."""
 
-    file: GGUFFile
+    file: ModelFile
     config: ModelConfig
     data: _Data
     settings: Settings
@@ -225,7 +225,7 @@ def _length(config: ModelConfig, length: int | None) -> int:
 
 
 def _read(
-    file: GGUFFile, config: ModelConfig, data: Path, evaluation: str, *, length: int, pack: bool, seed: int
+    file: ModelFile, config: ModelConfig, data: Path, evaluation: str, *, length: int, pack: bool, seed: int
 ) -> _Data:
     """The rows of the data, and of what is held out, of one length."""
     from rlx_mlir.finetuning.data import Reader, rows_alike
@@ -273,7 +273,7 @@ def _steps_of(epochs: float | None, rows: int, size: int) -> int:
     return max(1, round(number * (rows // size)))
 
 
-def _base_of(file: GGUFFile) -> str | None:
+def _base_of(file: ModelFile) -> str | None:
     """The name at the hub of the model that a file is of, where the file has its address."""
     keys = ("general.repo_url", "general.source.repo_url", "general.base_model.0.repo_url")
     for address in (file.metadata.get(key) for key in keys):

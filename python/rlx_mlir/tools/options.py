@@ -20,7 +20,7 @@ from rlx_mlir.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     import numpy as np
 
-    from rlx_mlir.frontends.gguf import GGUFFile
+    from rlx_mlir.frontends.model_file import ModelFile
     from rlx_mlir.hir import GraphModule
     from rlx_mlir.models.config import ModelConfig
 
@@ -159,6 +159,12 @@ SkipFusionOption = Annotated[
 LoadOption = Annotated[
     list[Path] | None, typer.Option("--load", help="Python file that registers passes or operations; it is run.")
 ]
+QuantizeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--quantize", help="Quantise matrices of f32, f16 and bf16 to this type, such as q4_k.", show_default=False
+    ),
+]
 LoraOption = Annotated[
     Path | None,
     typer.Option("--lora", help="Folder with an adapter, of `rlx finetune` or PEFT.", show_default=False),
@@ -195,13 +201,12 @@ def activations_of(module: GraphModule, chosen: Activations, target: Target = Ta
     return way_of(chosen.value, target.value) if module.stage in ("hir", "mir") else Activations.exact.value
 
 
-def opened(model: str) -> tuple[GGUFFile, ModelConfig]:
-    """The file of a model, and its configuration."""
-    from rlx_mlir.frontends.gguf import GGUFFile
+def opened(model: str) -> tuple[ModelFile, ModelConfig]:
+    """The file of a model, or its folder, and its configuration."""
     from rlx_mlir.models.config import ModelConfig
-    from rlx_mlir.models.hub import resolve
+    from rlx_mlir.models.opening import open_model
 
-    file = GGUFFile(resolve(model))
+    file = open_model(model)
     return file, ModelConfig.from_gguf(file)
 
 
@@ -216,11 +221,10 @@ def configuration(model: str, context: int | None) -> tuple[ModelConfig, int]:
 def any_module(model: str, program: str, context: int | None, chunk: int) -> tuple[GraphModule, dict[str, int]]:
     """A module in a file, or of a model, and the largest sizes of its symbolic dimensions where they are known."""
     from rlx_mlir.hir import GraphModule
-    from rlx_mlir.models.hub import ENCODERS
 
     if Path(model).suffix == ".mlir":
         return GraphModule.from_text(Path(model)), {}
-    if model.lower() in ENCODERS or Path(model).is_dir():
+    if _is_encoder(model):
         return encoder_module(model)
     return model_module(model, program, context, chunk)
 
@@ -236,14 +240,21 @@ def model_module(model: str, program: str, context: int | None, chunk: int) -> t
 
 def weights(model: str, context: int | None) -> dict[str, np.ndarray]:
     """The parameters of a model's modules, by name; none of a .mlir file or an encoder's folder."""
-    from rlx_mlir.frontends.gguf import GGUFFile
     from rlx_mlir.models import decoder
-    from rlx_mlir.models.hub import ENCODERS, resolve
+    from rlx_mlir.models.config import check_context
 
-    if Path(model).suffix == ".mlir" or model.lower() in ENCODERS or Path(model).is_dir():
+    if Path(model).suffix == ".mlir" or _is_encoder(model):
         return {}
-    config, positions = configuration(model, context)
-    return decoder.parameters(config, GGUFFile(resolve(model)), positions)
+    file, config = opened(model)
+    return decoder.parameters(config, file, check_context(config, context))
+
+
+def _is_encoder(model: str) -> bool:
+    """Whether a name or a path is that of an encoder."""
+    from rlx_mlir.models.hub import ENCODERS, is_encoder_folder
+
+    path = Path(model)
+    return model.lower() in ENCODERS or (path.is_dir() and is_encoder_folder(path))
 
 
 def encoder_module(model: str) -> tuple[GraphModule, dict[str, int]]:

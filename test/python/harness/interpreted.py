@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from rlx_mlir import interpret
-from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.models import decoder
 from rlx_mlir.models.adapter import Adapter
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.model import Model
+from rlx_mlir.models.opening import open_model
 from rlx_mlir.runtime.prepare import Prepared
 
 
@@ -61,8 +61,8 @@ class Interpreted:
 def load_interpreted(
     path: Path, *, stage: str = "hir", context: int = 64, chunk: int = 16, adapter: Adapter | None = None
 ) -> Model:
-    """The model of a file, with its modules at the given stage interpreted."""
-    file = GGUFFile(path)
+    """The model of a file or a folder, with its modules at the given stage interpreted."""
+    file = open_model(path)
     config = ModelConfig.from_gguf(file)
     params = decoder.parameters(config, file, context) | ({} if adapter is None else adapter.params())
     ranks = None if adapter is None else adapter.ranks

@@ -17,7 +17,7 @@ from rlx_mlir.frontends.gguf import GGUFFile
 class NumpyDecoder:
     """The model of a file."""
 
-    def __init__(self, file: GGUFFile, dtype: type[np.floating] = np.float64) -> None:
+    def __init__(self, file: GGUFFile, dtype: type[np.floating] = np.float64, context: int = 64) -> None:
         self.file = file
         self.family = file.architecture
         self.layers = self._meta("block_count")
@@ -27,10 +27,13 @@ class NumpyDecoder:
         self.head_dim = self._meta("attention.key_length", self.hidden // self.heads)
         self.rotated = self._meta("rope.dimension_count", self.head_dim)
         self.base = self._meta("rope.freq_base", 10000.0)
-        linear = self._meta("rope.scaling.type", "linear") == "linear"
-        self.stretch = self._meta("rope.scaling.factor", 1.0) if linear else 1.0
+        self.kind = self._meta("rope.scaling.type", "linear")
+        self.stretch = 1.0 if self.kind == "none" else self._meta("rope.scaling.factor", 1.0)
         self.eps = self._meta("attention.layer_norm_rms_epsilon")
+        self.interleaved = self.family in ("llama", "smollm3", "granite")
+        self.gemma = self.family.startswith("gemma")
         self.dtype = dtype
+        self.context = context
 
     def _meta(self, key: str, default: object = None) -> object:
         return self.file.metadata.get(f"{self.family}.{key}", default)
@@ -42,42 +45,86 @@ class NumpyDecoder:
         """Logits after each token, or after the ``last`` ones, [.., vocab]."""
         ids = np.asarray(tokens)
         table = self.weight("token_embd.weight")
-        x = table[ids]
-        if self.family == "gemma3":
-            x = x * np.sqrt(self.hidden)
+        x = table[ids] * (np.sqrt(self.hidden) if self.gemma else self._meta("embedding_scale", 1.0))
         for layer in range(self.layers):
             x = self._layer(layer, x)
         x = self._norm(x[0 if last is None else -last :], "output_norm.weight")
         head = self.weight("output.weight") if "output.weight" in self.file.tensors else table
-        return x @ head.T
+        return self._cap(x @ head.T / self._meta("logit_scale", 1.0), "final_logit_softcapping")
+
+    def _cap(self, x: np.ndarray, key: str) -> np.ndarray:
+        cap = self._meta(key, 0.0)
+        return cap * np.tanh(x / cap) if cap else x
+
+    def _is_near(self, layer: int) -> bool:
+        """Whether a layer sees a window."""
+        pattern = self._meta("attention.sliding_window_pattern", {"gemma2": 2, "gemma3": 6}.get(self.family, 0))
+        if isinstance(pattern, np.ndarray):
+            return bool(pattern[layer])
+        return bool(self._meta("attention.sliding_window", 0)) and not (pattern and (layer + 1) % pattern == 0)
 
     def _layer(self, layer: int, x: np.ndarray) -> np.ndarray:
         p = f"blk.{layer}."
-        n = self._norm(x, p + "attn_norm.weight")
-        q, k, v = (n @ self.weight(f"{p}attn_{name}.weight").T for name in "qkv")
-        if self.family == "qwen2":
-            q, k, v = (y + self.weight(f"{p}attn_{name}.bias") for y, name in zip((q, k, v), "qkv", strict=True))
-        q, k, v = self._split(q, self.heads), self._split(k, self.kv_heads), self._split(v, self.kv_heads)
-        if self.family in ("qwen3", "gemma3"):
+        residual = self._meta("residual_scale", 1.0)
+        n = self._maybe(x, p + "attn_norm.weight")
+        q, k, v = self._projections(p, n)
+        if self.family == "olmo2":
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
-        near = self.family == "gemma3" and (layer + 1) % self._meta("attention.sliding_window_pattern", 6) != 0
-        base, stretch = (10000.0, 1.0) if near else (self.base, self.stretch)
-        window = self._meta("attention.sliding_window") if near else len(x)
-        a = self._attend(self._rotate(q, base, stretch), self._rotate(k, base, stretch), v, window)
-        a = a @ self.weight(p + "attn_output.weight").T
-        if self.family == "gemma3":
-            a = self._norm(a, p + "post_attention_norm.weight")
-        x = x + a
-        n = self._norm(x, p + "ffn_norm.weight")
-        gate = n @ self.weight(p + "ffn_gate.weight").T
-        if self.family == "gemma3":
-            gate = gate / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3)))
+        q, k, v = self._split(q, self.heads), self._split(k, self.kv_heads), self._split(v, self.kv_heads)
+        if self.family in ("qwen3", "qwen3moe", "gemma3"):
+            q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
+        near = self._is_near(layer)
+        if not (self.family == "smollm3" and layer % 4 == 3):
+            q, k = self._rotate(q, near), self._rotate(k, near)
+        a = self._attend(q, k, v, self._meta("attention.sliding_window") if near else len(x))
+        a = self._maybe(a @ self.weight(p + "attn_output.weight").T, p + "post_attention_norm.weight")
+        x = x + residual * a
+        n = self._maybe(x, p + "ffn_norm.weight")
+        f = self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n)
+        return x + residual * self._maybe(f, p + "post_ffw_norm.weight")
+
+    def _own(self) -> set[str]:
+        return {key.removeprefix(f"{self.family}.") for key in self.file.metadata}
+
+    def _projections(self, p: str, n: np.ndarray) -> list[np.ndarray]:
+        if self.family == "phi3":
+            joined = n @ self.weight(f"{p}attn_qkv.weight").T
+            narrow = self.kv_heads * self.head_dim
+            return np.split(joined, [self.heads * self.head_dim, self.heads * self.head_dim + narrow], axis=1)
+        found = [n @ self.weight(f"{p}attn_{name}.weight").T for name in "qkv"]
+        if self.family == "qwen2":
+            found = [y + self.weight(f"{p}attn_{name}.bias") for y, name in zip(found, "qkv", strict=True)]
+        return found
+
+    def _act(self, x: np.ndarray) -> np.ndarray:
+        if self.gemma:
+            return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+        return x / (1 + np.exp(-x))
+
+    def _feed_forward(self, p: str, n: np.ndarray) -> np.ndarray:
+        up = n @ self.weight(p + "ffn_up.weight").T
+        if self.family == "phi3":
+            gate, up = np.split(up, 2, axis=1)
         else:
-            gate = gate / (1 + np.exp(-gate))
-        f = (gate * (n @ self.weight(p + "ffn_up.weight").T)) @ self.weight(p + "ffn_down.weight").T
-        if self.family == "gemma3":
-            f = self._norm(f, p + "post_ffw_norm.weight")
-        return x + f
+            gate = n @ self.weight(p + "ffn_gate.weight").T
+        return (self._act(gate) * up) @ self.weight(p + "ffn_down.weight").T
+
+    def _experts(self, p: str, n: np.ndarray) -> np.ndarray:
+        """Token by token, expert by expert."""
+        gate, up, down = (self.weight(f"{p}ffn_{word}_exps.weight") for word in ("gate", "up", "down"))
+        scores = n @ self.weight(p + "ffn_gate_inp.weight").T
+        result = np.zeros_like(n)
+        for i, x in enumerate(n):
+            weights = np.exp(scores[i] - scores[i].max())
+            weights /= weights.sum()
+            chosen = np.argsort(-weights)[: self._meta("expert_used_count")]
+            total = weights[chosen].sum() if self._meta("expert_weights_norm", True) else 1.0
+            for e in chosen:
+                result[i] += weights[e] / total * (down[e] @ (self._act(gate[e] @ x) * (up[e] @ x)))
+        return result
+
+    def _maybe(self, x: np.ndarray, name: str) -> np.ndarray:
+        return self._norm(x, name) if name in self.file.tensors else x
 
     def _norm(self, x: np.ndarray, name: str) -> np.ndarray:
         return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps) * self.weight(name)
@@ -86,29 +133,51 @@ class NumpyDecoder:
         """[S, heads * D] -> [heads, S, D]"""
         return x.reshape(len(x), heads, self.head_dim).transpose(1, 0, 2)
 
-    def _rotate(self, x: np.ndarray, base: float, stretch: float) -> np.ndarray:
+    def _rotate(self, x: np.ndarray, near: bool) -> np.ndarray:
         """Pairs as complex numbers, turned by position * base^(-2i / rotated)."""
         count = self.rotated // 2
-        first = np.arange(0, self.rotated, 2) if self.family == "llama" else np.arange(count)
-        second = first + (1 if self.family == "llama" else count)
-        frequency = base ** (-2 * np.arange(count) / self.rotated) / stretch
-        if "rope_freqs.weight" in self.file.tensors:
-            frequency = frequency / self.weight("rope_freqs.weight")
-        turn = np.exp(1j * np.arange(x.shape[1])[:, None] * frequency)
+        first = np.arange(0, self.rotated, 2) if self.interleaved else np.arange(count)
+        second = first + (1 if self.interleaved else count)
+        own = near and self.family == "gemma3"
+        base = 10000.0 if own else self.base
+        frequency = base ** (-2 * np.arange(count) / self.rotated)
+        if not own:
+            frequency = frequency / self.stretch * (1 - self._kept(count)) + frequency * self._kept(count)
+        for name in self._factor_names():
+            frequency = frequency / self.weight(name)
+        size = self._meta("rope.scaling.attn_factor", 1.0)
+        size *= 1 + 0.1 * np.log(self.stretch) if self.kind == "yarn" else 1.0
+        turn = size * np.exp(1j * np.arange(x.shape[1])[:, None] * frequency)
         turned = (x[..., first] + 1j * x[..., second]) * turn
         result = x.copy()
         result[..., first], result[..., second] = turned.real, turned.imag
         return result
 
+    def _factor_names(self) -> list[str]:
+        word = "long" if self.context > self._meta("rope.scaling.original_context_length", 1 << 30) else "short"
+        return [name for name in ("rope_freqs.weight", f"rope_factors_{word}.weight") if name in self.file.tensors]
+
+    def _kept(self, count: int) -> np.ndarray | float:
+        """How much of each pair YaRN doesn't stretch."""
+        if self.kind != "yarn":
+            return 0.0
+        original = self._meta("rope.scaling.original_context_length")
+        turns = [self._meta(f"rope.scaling.yarn_beta_{word}", value) for word, value in (("fast", 32), ("slow", 1))]
+        # The pair that turns t times in all: original * base^(-2i / rotated) = 2 pi t.
+        low, high = (np.log(original / (2 * np.pi * t)) / np.log(self.base) * count for t in turns)
+        low, high = max(np.floor(low), 0), min(np.ceil(high), self.rotated - 1)
+        return np.clip((high - np.arange(count)) / max(high - low, 0.001), 0, 1)
+
     def _attend(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, window: int) -> np.ndarray:
         """[H, S, D] and [Hkv, S, D] -> [S, H * D]; query head h reads head h // (H / Hkv), its last keys."""
         heads, length, width = q.shape
         result = np.empty((length, heads, width), self.dtype)
+        scale = self._meta("attention.scale", width**-0.5)
         for h in range(heads):
             shared = h // (heads // self.kv_heads)
             for i in range(length):
                 seen = slice(max(0, i + 1 - window), i + 1)
-                scores = k[shared, seen] @ q[h, i] / np.sqrt(width)
+                scores = self._cap(k[shared, seen] @ q[h, i] * scale, "attn_logit_softcapping")
                 weights = np.exp(scores - scores.max())
                 result[i, h] = weights / weights.sum() @ v[shared, seen]
         return result.reshape(length, -1)

@@ -52,8 +52,27 @@ def vocabulary() -> dict[str, Any]:
     }
 
 
+_WIDE = {"attention.key_length": 32, "attention.value_length": 32}
 SIZES: dict[str, dict[str, Any]] = {
     "llama": {"rope.dimension_count": 16},
+    "qwen3moe": {
+        **_WIDE,
+        "expert_count": 6,
+        "expert_used_count": 2,
+        "expert_feed_forward_length": 32,
+    },
+    "gemma": {**_WIDE, "attention.head_count_kv": 1},
+    "gemma2": {
+        **_WIDE,
+        "block_count": 3,  # the second one is global
+        "attention.sliding_window": 8,
+        "attn_logit_softcapping": 5.0,
+        "final_logit_softcapping": 3.0,
+    },
+    "phi3": {"attention.sliding_window": 200, "rope.scaling.original_context_length": 64},
+    "smollm3": {"block_count": 4},  # the last one doesn't rotate
+    "olmo2": {},
+    "granite": {"attention.scale": 0.1, "embedding_scale": 3.0, "residual_scale": 0.5, "logit_scale": 2.0},
     "qwen2": {},
     "qwen3": {"attention.key_length": 32, "attention.value_length": 32},
     "gemma3": {
@@ -103,10 +122,13 @@ def tensors(
     head_dim: int | None = None,
     ffn: int = 96,
     vocab: int = 300,
+    rope_pairs: int | None = None,
 ) -> dict[str, Any]:
     """Random weights; ``types`` by the last words of a name (`attn_q`, `token_embd`), q4_1 for others."""
     random = np.random.default_rng(seed)
     types = {"token_embd": "q8_0", "output": "q8_0", "ffn_down": "q8_0", "attn_v": "f32", **(types or {})}
+    types.setdefault("ffn_gate_inp", "f32")
+    types.setdefault("ffn_up_exps", "bf16")
     sizes = _sizes(architecture)
     layers = sizes["block_count"] if layers is None else layers
     kv_heads = sizes["attention.head_count_kv"] if kv_heads is None else kv_heads
@@ -124,6 +146,7 @@ def tensors(
     found: dict[str, Any] = {"token_embd.weight": matrix("token_embd", vocab, hidden), "output_norm.weight": vector()}
     if not tied:
         found["output.weight"] = matrix("output", vocab, hidden)
+    experts, width = sizes.get("expert_count", 0), sizes.get("expert_feed_forward_length", 0)
     for layer in range(layers):
         matrices = {
             "attn_q": (heads * head_dim, hidden),
@@ -134,18 +157,35 @@ def tensors(
             "ffn_up": (ffn, hidden),
             "ffn_down": (hidden, ffn),
         }
+        if architecture == "phi3":
+            rows = (heads + 2 * kv_heads) * head_dim
+            own = {"attn_qkv": (rows, hidden), "attn_output": (hidden, heads * head_dim)}
+            matrices = {**own, "ffn_up": (2 * ffn, hidden), "ffn_down": (hidden, ffn)}
+        if experts:
+            matrices = {name: shape for name, shape in matrices.items() if not name.startswith("ffn_")}
+            matrices["ffn_gate_inp"] = (experts, hidden)
         for name, (n, k) in matrices.items():
             found[f"blk.{layer}.{name}.weight"] = matrix(name, n, k)
-        norms = {"attn_norm": hidden, "ffn_norm": hidden}
-        if architecture in ("qwen3", "gemma3"):
+        for name, (n, k) in {"gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}.items():
+            if experts:
+                flat = matrix(f"ffn_{name}_exps", experts * n, k)
+                whole = (*flat[:2], (experts, n, k)) if isinstance(flat, tuple) else flat.reshape(experts, n, k)
+                found[f"blk.{layer}.ffn_{name}_exps.weight"] = whole
+        norms = {} if architecture == "olmo2" else {"attn_norm": hidden, "ffn_norm": hidden}
+        if architecture in ("qwen3", "qwen3moe", "gemma3"):
             norms |= {"attn_q_norm": head_dim, "attn_k_norm": head_dim}
-        if architecture == "gemma3":
+        if architecture == "olmo2":
+            norms |= {"attn_q_norm": heads * head_dim, "attn_k_norm": kv_heads * head_dim}
+        if architecture in ("gemma2", "gemma3", "olmo2"):
             norms |= {"post_attention_norm": hidden, "post_ffw_norm": hidden}
         for name, length in norms.items():
             found[f"blk.{layer}.{name}.weight"] = vector(length)
         if architecture == "qwen2":
             for name in ("attn_q", "attn_k", "attn_v"):
                 found[f"blk.{layer}.{name}.bias"] = vector(matrices[name][0]) - 1
+    if architecture == "phi3":
+        for word in ("short", "long"):
+            found[f"rope_factors_{word}.weight"] = vector(head_dim // 2 if rope_pairs is None else rope_pairs)
     return found
 
 

@@ -96,6 +96,7 @@ LOADING: dict[str, tuple[Any, bool]] = {
     "chunk": (8, True),
     "kv_dtype": ("f16", False),
     "nonfinite": ("zero", True),
+    "quantize": ("q8_0", False),
     "target": ("cpu", True),
     "cache": (False, True),
     "prepared_cache": (False, True),
@@ -148,7 +149,8 @@ LINES = (
     "generate {llama} hello --max-tokens 3 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --stop zzz --chat "
     "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --no-prepared-cache --device cpu --json "
     "--stats",
-    "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero --activations exact --context 64 --chunk 16",
+    "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero --quantize q8_0 --activations exact --context 64 "
+    "--chunk 16",
     "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --prompt query --json",
     "models --json",
     "models --verify",

@@ -20,7 +20,12 @@ from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.model import Model
 from rlx_mlir.models.session import Session
 
-FAMILIES = ("qwen2", "qwen3", "gemma3")
+FIRST = ("qwen2", "qwen3", "gemma3")
+"""Families whose kernels are looked at."""
+FAMILIES = (
+    *FIRST,
+    *("qwen3moe", "gemma", "gemma2", "phi3", "smollm3", "olmo2", "granite"),
+)
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
 
 
@@ -100,6 +105,28 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {**TWO_LAYERS, "attention__head_count_kv": 2, "rope__scaling__type": "linear", "rope__scaling__factor": 8.0},
         {"layers": 2, "kv_heads": 2},
     ),
+    "llama-window": ("llama", {"attention__sliding_window": 8}, {}),
+    "llama-yarn": (
+        "llama",
+        {
+            "rope__scaling__type": "yarn",
+            "rope__scaling__factor": 4.0,
+            "rope__scaling__original_context_length": 64,
+            "rope__scaling__yarn_beta_fast": 8.0,
+            "rope__scaling__attn_factor": 1.5,
+        },
+        {},
+    ),
+    "qwen2-window-later": (
+        "qwen2",
+        {"attention__sliding_window": 5, "attention__sliding_window_pattern": np.array([False, True])},
+        {},
+    ),
+    "qwen3moe-sums": ("qwen3moe", {"expert_weights_norm": False, "expert_used_count": 3}, {}),
+    "phi3-long": ("phi3", {"rope__scaling__original_context_length": 63, "attention__sliding_window": 1}, {}),
+    "phi3-partial": ("phi3", {"rope__dimension_count": 12}, {"rope_pairs": 6}),
+    "olmo2-grouped": ("olmo2", {"attention__head_count_kv": 1}, {"kv_heads": 1}),
+    "granite-dense": ("granite", {"residual_scale": 2.0}, {"types": ALL_DENSE}),
     "gemma3-k-quants": (
         "gemma3",
         {**TWO_LAYERS, "embedding_length": 256, "feed_forward_length": 256, "attention__sliding_window": 1},
@@ -141,6 +168,7 @@ def test_what_differs_matters(tmp_path: Path) -> None:
         assert np.abs(NumpyDecoder(other).logits(IDS) - expected).max() > 0.1
 
 
+@pytest.mark.parametrize("family", FIRST, indirect=True)
 def test_layers_are_named_as_their_tensors(path: Path, family: str) -> None:
     module = decoder.build(ModelConfig.from_gguf(GGUFFile(path)), "prefill")
     names = {node.name for node in module.nodes()}
@@ -149,6 +177,7 @@ def test_layers_are_named_as_their_tensors(path: Path, family: str) -> None:
     assert ("blk.0.post_ffw_norm" in names) == (family == "gemma3")
 
 
+@pytest.mark.parametrize("family", FIRST, indirect=True)
 def test_kernels(compiled: Model, family: str) -> None:
     """All but the rows of the table and of the last positions come from templates; each head is one row of a kernel."""
     for executable in (compiled.programs.prefill, compiled.programs.decode):
@@ -163,6 +192,7 @@ def test_kernels(compiled: Model, family: str) -> None:
         assert ("mul_rms_norm" in words) == (family == "gemma3"), "rows of the table are scaled where they are normed"
 
 
+@pytest.mark.parametrize("family", [*FIRST, "gemma2", "smollm3"], indirect=True)
 def test_two_tables_only_where_layers_differ(path: Path, family: str) -> None:
     file = GGUFFile(path)
     config = ModelConfig.from_gguf(file)

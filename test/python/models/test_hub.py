@@ -78,7 +78,7 @@ def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:
         hub.resolve("smolm2")
     with pytest.raises(InputError, match="'smollm2' is a language model, no encoder: use load_model"):
         hub.resolve_folder("smollm2")
-    with pytest.raises(InputError, match="is a folder; give the path"):
+    with pytest.raises(InputError, match=r"is a folder without a config\.json; give the path"):
         hub.resolve(tmp_path)
 
 
@@ -86,7 +86,7 @@ def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:
     ("name", "text"),
     [
         ("graph.mlir", "a module in MLIR is for rlx emit"),
-        ("model.safetensors", "of safetensors, encoders alone are read"),
+        ("model.safetensors", "models of safetensors are read by their folders"),
         ("decode.rlx", "a compiled module is for rlx_mlir.load"),
     ],
 )
@@ -97,9 +97,12 @@ def test_other_files_say_what_they_are_for(tmp_path: Path, name: str, text: str)
 
 
 def test_a_folder_of_safetensors_says_who_reads_it(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InputError, match=r"is a folder; .*; of folders, encoders alone are read, by load_encoder"):
-        hub.resolve(tmp_path)
+    for config, file in (('{"model_type": "bert"}', None), ("{}", "modules.json")):
+        (tmp_path / "config.json").write_text(config)
+        if file is not None:
+            (tmp_path / file).write_text("[]")
+        with pytest.raises(InputError, match=r"is an encoder, .*: use load_encoder, or rlx embed"):
+            hub.resolve(tmp_path)
 
 
 def test_fetched_once_then_kept(pip_index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from rlx_mlir.budgets import budget
 from rlx_mlir.errors import BudgetError, GGUFError, InputError, UnsupportedError, did_you_mean, nearest
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.models import decoder
-from rlx_mlir.models.architecture import REFUSED
+from rlx_mlir.models.architecture import ARCHITECTURES
 from rlx_mlir.models.config import ModelConfig, check_context
 
 
@@ -30,7 +30,7 @@ def test_tiny(tiny_llama: Path) -> None:
     config = ModelConfig.from_gguf(GGUFFile(tiny_llama))
     assert (config.layers, config.hidden, config.heads, config.kv_heads, config.head_dim) == (2, 64, 4, 2, 16)
     assert (config.ffn, config.vocab, config.context, config.rope_dims) == (96, 300, 256, 16)
-    assert config.plan.rope_style == "interleaved"
+    assert config.rope_style == "interleaved"
     assert config.eps == pytest.approx(1e-5)
     assert config.tied_head
     assert config.head_weight == "token_embd.weight"
@@ -56,7 +56,7 @@ def test_qwen(tmp_path: Path) -> None:
     """Heads that rotate by halves; Qwen3's are of a width of their own."""
     first, second = of(tmp_path, "qwen2"), of(tmp_path, "qwen3")
     assert (first.head_dim, second.head_dim, second.sizes["q_width"]) == (16, 32, 128)
-    assert first.plan.rope_style == second.plan.rope_style == "half"
+    assert first.rope_style == second.rope_style == "half"
     assert "blk.0.attn_k.bias" in first.weights
     assert "blk.0.attn_k_norm.weight" in second.weights
     assert first.attention_scale == 0.25
@@ -65,7 +65,7 @@ def test_qwen(tmp_path: Path) -> None:
 
 def test_gemma(tmp_path: Path) -> None:
     config = of(tmp_path, "gemma3")
-    assert (config.window, config.local_period, config.local_layers) == (8, 6, 5)
+    assert (config.window, config.local, config.local_layers) == (8, (0, 1, 2, 3, 4), 5)
     assert (config.rope_base, config.local_rope_base) == (1e6, 1e4)
     assert [config.is_local(layer) for layer in range(6)] == [True] * 5 + [False]
     other = of(
@@ -74,7 +74,7 @@ def test_gemma(tmp_path: Path) -> None:
         {"rope__freq_base_swa": 500.0, "attention__sliding_window_pattern": 2, "block_count": 4},
         layers=4,
     )
-    assert (other.local_period, other.local_layers, other.local_rope_base) == (2, 2, 500.0)
+    assert (other.local, other.local_rope_base) == ((0, 2), 500.0)
     everywhere = of(tmp_path, "gemma3", {"attention__sliding_window": None})
     assert (everywhere.window, everywhere.local_layers) == (0, 0)
 
@@ -131,7 +131,8 @@ def test_one_number_for_each_layer(tmp_path: Path) -> None:
 def test_unknown_architecture(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "mamba"}, {"x": np.zeros(1, np.float32)})
     with pytest.raises(
-        UnsupportedError, match=r"m\.gguf: architecture 'mamba' is not supported, known are gemma3, llama, qwen2, qwen3"
+        UnsupportedError,
+        match=r"m\.gguf: architecture 'mamba' is not supported, known are gemma, gemma2, gemma3, granite, llama",
     ):
         ModelConfig.from_gguf(GGUFFile(path))
 
@@ -142,7 +143,8 @@ def test_an_unknown_architecture_names_the_nearest_and_all_else(tmp_path: Path) 
     with pytest.raises(UnsupportedError) as caught:
         ModelConfig.from_gguf(GGUFFile(path))
     message = str(caught.value)
-    assert "'gema3' is not supported, known are gemma3, llama, qwen2, qwen3; the nearest is gemma3; " in message
+    assert "'gema3' is not supported, known are gemma, gemma2, gemma3, granite, " in message
+    assert "; the nearest is gemma3; " in message
     assert "nor are these types of tensors: 'blk.0.ssm_a' is i64, 'blk.0.ssm_b' is i16" in message
 
 
@@ -197,11 +199,12 @@ def test_bad_values_name_key_and_rule(tmp_path: Path, changes: dict[str, Any], m
     [
         ({"expert_count": 8}, r"'llama\.expert_count' = 8"),
         ({"attention__scale": 0.5, "logit_scale": 2.0}, r"attention\.scale' = 0\.5, 'llama\.logit_scale' = 2\.0"),
-        ({"attention__sliding_window": 128}, r"sliding_window' = 128"),
         ({"attention__causal": False}, r"causal' = False"),
         ({"final_logit_softcapping": 30.0}, r"final_logit_softcapping' = 30\.0"),
-        ({"rope__scaling__type": "yarn"}, r"rope scaling 'yarn'.*known are none, linear"),
-        ({"rope__scaling__type": "yarn", "expert_count": 8}, r"'llama\.expert_count' = 8, rope scaling 'yarn'"),
+        ({"rope__scaling__type": "dynamic"}, r"rope scaling 'dynamic'.*known are none, linear, longrope, yarn"),
+        ({"rope__scaling__type": "su", "expert_count": 8}, r"'llama\.expert_count' = 8, rope scaling 'su'"),
+        ({"rope__scaling__yarn_ext_factor": 1.0}, r"yarn_ext_factor' = 1\.0"),
+        ({"rope__scaling__type": "yarn", "rope__scaling__yarn_ext_factor": 0.5}, r"yarn_ext_factor' = 0\.5"),
         ({"attention__value_length": 32}, r"equally wide, but have 16 and 32"),
     ],
 )
@@ -210,7 +213,7 @@ def test_what_is_not_implemented_is_refused(tmp_path: Path, changes: dict[str, A
         read(tmp_path, changes)
 
 
-@pytest.mark.parametrize(("key", "neutral"), REFUSED.items())
+@pytest.mark.parametrize(("key", "neutral"), ARCHITECTURES["llama"].refused.items())
 @pytest.mark.quick(15)
 def test_every_refused_key_has_values_that_change_nothing(tmp_path: Path, key: str, neutral: tuple[Any, ...]) -> None:
     word = key.replace(".", "__")

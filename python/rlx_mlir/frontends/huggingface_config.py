@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`config.json` of a decoder as metadata by the keys of GGUF, as far as these go, and a few of our own.
+
+| own key | meaning |
+|---|---|
+| `rope.halves` | elements i and i + n/2 of a head rotate together, whatever the architecture's files have |
+| `rope.layers` | for each layer, whether it rotates |
+| `rope.scaling.yarn_truncate` | the bounds of YaRN are whole pairs |
+
+Stretching of positions that GGUF files say by tensors is given as such: `Rope.factors`. Both the present form of
+rotations, `rope_parameters`, and the earlier one, `rope_theta` and `rope_scaling`, are read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UnsupportedError, nearest, shortened
+from .documents import Document
+from .huggingface_families import FAMILIES, NUMBERS, REFUSED, Family
+
+CONFIG = "config.json"
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class FolderConfig:
+    """What a folder's `config.json` says.
+
+    Attributes:
+        family: of the model.
+        metadata: by the keys of GGUF, of the architecture and of the file.
+        tensors: f32, by the names of GGUF, that the configuration holds.
+        tied: the embedding table is the output matrix too.
+        document: the file.
+    """
+
+    family: Family
+    metadata: Mapping[str, Any]
+    tensors: Mapping[str, Floats]
+    tied: bool
+    document: Document
+
+
+def read_config(folder: Path) -> FolderConfig:
+    """Reads and checks `config.json`.
+
+    Raises ModelFileError for a file that is missing or malformed, and values that can't be; UnsupportedError for
+    families and options that aren't implemented.
+    """
+    document = Document(folder / CONFIG, "a language model")
+    kind = document.get("model_type", str)
+    family = FAMILIES.get(kind)
+    if family is None:
+        close = nearest(kind, FAMILIES)
+        raise UnsupportedError(
+            f"{document.path}: 'model_type' {shortened(kind)} is not supported, known are {', '.join(FAMILIES)}"
+            + (f"; the nearest is {close}" if close else "")
+        )
+    found = document.refused({**REFUSED, **family.refused})
+    if family.part:
+        document = _part(document, family)
+        found += document.refused({**REFUSED, **family.refused})
+    reader = _Reader(document, family)
+    word = reader.value(family.activation) or family.activations[0]
+    if word not in family.activations:
+        found.append(f"'{family.activation}' = {shortened(word)} (known are {', '.join(family.activations)})")
+    if found:
+        raise UnsupportedError(f"{document.path}: what this asks for is not supported: {', '.join(found)}")
+    values = {**reader.numbers(), **reader.windows()}
+    rope = reader.rope(values)
+    values |= rope.values
+    metadata: dict[str, Any] = {"general.architecture": family.architecture}
+    metadata |= {f"{family.architecture}.{key}": value for key, value in values.items()}
+    return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document)
+
+
+def _part(document: Document, family: Family) -> Document:
+    """What describes the language model, in the description of a model of several parts."""
+    own = dict(document.get(family.part, dict))
+    for key in ("tie_word_embeddings",):  # of the whole, too
+        if own.get(key) is None and key in document.content:
+            own[key] = document.content[key]
+    return Document(document.path, "", own)
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotations: values by their keys without prefix, and tensors of factors."""
+
+    values: dict[str, Any]
+    factors: dict[str, Floats] = field(default_factory=dict)
+
+
+class _Reader:
+    """Entries of a configuration, with what their absence means in the family."""
+
+    def __init__(self, document: Document, family: Family) -> None:
+        self.document, self.family = document, family
+
+    def value(self, key: str) -> Any:
+        found = self.document.content.get(key)
+        return self.family.defaults.get(key) if found is None else found
+
+    def flag(self, key: str) -> bool:
+        found = self.value(key)
+        if not isinstance(found, bool | None):
+            raise self.document.fail(key, "true or false", found)
+        return found is True
+
+    def number(self, key: str) -> float:
+        default = self.family.defaults.get(key)
+        assert default is None or isinstance(default, int | float)
+        return self.document.number(key, default)
+
+    def _default(self, key: str) -> int | None:
+        default = self.family.defaults.get(key)
+        return default if isinstance(default, int) else None
+
+    def numbers(self) -> dict[str, Any]:
+        """Sizes, and what numbers are multiplied by."""
+        document = self.document
+        values: dict[str, Any] = {"rope.halves": True}
+        for key, own in {**NUMBERS, **self.family.numbers}.items():
+            found = self.value(key)
+            if isinstance(found, bool):
+                values[own] = found
+            elif key == "num_key_value_heads" and found is None:
+                values[own] = values["attention.head_count"]
+            elif key == "rms_norm_eps":
+                values[own] = self.number(key) if found is not None else 1e-6
+            elif key in NUMBERS or isinstance(found, int):
+                values[own] = document.integer(key, default=self._default(key))
+            elif found is not None:
+                values[own] = self.number(key)
+        hidden, heads = values["embedding_length"], values["attention.head_count"]
+        width = self.value("head_dim")
+        size = hidden // heads if width is None else document.integer("head_dim", default=width)
+        values |= {"attention.key_length": size, "attention.value_length": size}
+        if "query_pre_attn_scalar" in self.family.defaults:
+            scalar = self.number("query_pre_attn_scalar")
+            if not scalar > 0:
+                raise document.fail("query_pre_attn_scalar", "a number above 0", scalar)
+            values["attention.scale"] = scalar**-0.5
+        if "attn_logit_softcapping" in self.family.numbers:  # here absence is none, whatever a GGUF file's means
+            values = {"attn_logit_softcapping": 0.0, "final_logit_softcapping": 0.0, **values}
+        return values
+
+    def windows(self) -> dict[str, Any]:
+        """Which layers see a window, and how long it is."""
+        layers = self.document.integer("num_hidden_layers")
+        content = self.document.content
+        own = "sliding_window" in content  # null is none, and no key the default
+        size = content["sliding_window"] if own else self.family.defaults.get("sliding_window")
+        if size is None or not self.family.windows or (self.family.switched and not self.flag("use_sliding_window")):
+            return {}
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size < 1 << 31:
+            raise self.document.fail("sliding_window", "an integer from 1 to 2^31 - 1", size)
+        return {"attention.sliding_window": size, "attention.sliding_window_pattern": self._local(layers)}
+
+    def _local(self, layers: int) -> npt.NDArray[np.bool_]:
+        kinds = self.document.content.get("layer_types")
+        if kinds is not None:
+            known = {"sliding_attention": True, "full_attention": False}
+            fits = isinstance(kinds, list) and len(kinds) == layers
+            if not fits or not all(isinstance(kind, str) and kind in known for kind in kinds):
+                raise self.document.fail("layer_types", f"{layers} of {', '.join(known)}", kinds)
+            return np.array([known[kind] for kind in kinds], np.bool_)
+        numbers = np.arange(layers)
+        if self.family.windows == "later":
+            found = numbers >= self.document.integer("max_window_layers", 0, default=28)
+        elif self.family.windows == "period":
+            default = self.family.defaults["sliding_window_pattern"]
+            assert isinstance(default, int)
+            found = (numbers + 1) % self.document.integer("sliding_window_pattern", default=default) != 0
+        elif self.family.windows == "unrotated":
+            found = ~self._rotated(layers)
+        else:
+            found = np.ones(layers, np.bool_)
+        return np.asarray(found, np.bool_)
+
+    def _rotated(self, layers: int) -> npt.NDArray[np.bool_]:
+        """Which layers rotate, in a family in which some don't."""
+        given = self.document.content.get("no_rope_layers")  # 1 for those that rotate, whatever the name says
+        if given is None:
+            interval = self.document.integer("no_rope_layer_interval", default=4)
+            return np.asarray((np.arange(layers) + 1) % interval != 0, np.bool_)
+        if not isinstance(given, list) or len(given) < layers or not all(each in (0, 1) for each in given):
+            raise self.document.fail("no_rope_layers", f"at least {layers} of 0 and 1", given)
+        return np.array(given[:layers], np.bool_)
+
+    def rope(self, sizes: Mapping[str, Any]) -> Rope:
+        """How positions are rotated."""
+        head, positions = sizes["attention.key_length"], sizes["context_length"]
+        local, parameters = self._rope_parameters()
+        theta = self._positive(parameters, "rope_theta", 10000.0)
+        part = self._positive(parameters, "partial_rotary_factor", 1.0)
+        dims = int(head * part)
+        values: dict[str, Any] = {"rope.freq_base": theta, "rope.dimension_count": dims}
+        if local is not None:
+            values["rope.freq_base_swa"] = self._positive(local, "rope_theta", theta)
+        if self.family.name == "smollm3":
+            values["rope.layers"] = self._rotated(sizes["block_count"])
+        kind = parameters.get("rope_type", parameters.get("type", "default"))
+        kinds = {"default": _plain, "linear": _linear, "yarn": _yarn, "llama3": _llama3}
+        kinds |= {"longrope": _longrope, "su": _longrope}
+        if not isinstance(kind, str) or kind not in kinds:
+            raise UnsupportedError(
+                f"{self.document.path}: rotations of 'rope_type' {shortened(kind)} are not supported, known are "
+                f"{', '.join(kinds)}"
+            )
+        found = kinds[kind](_RopeEntries(self.document, parameters, theta, dims, positions))
+        return Rope({**values, **found.values}, found.factors)
+
+    def _rope_parameters(self) -> tuple[Mapping[str, Any] | None, dict[str, Any]]:
+        """What is said of local layers, where they rotate in their own way, and what of the others."""
+        content = self.document.content
+        own = "rope_local_base_freq" in self.family.defaults
+        given = content.get("rope_parameters")
+        if given is None:
+            given = content.get("rope_scaling")
+        if not isinstance(given, dict | None):
+            raise self.document.fail("rope_parameters", "an object", given)
+        found = dict(given or {})
+        local: dict[str, Any] | None = None
+        if own:
+            nested = found.get("full_attention"), found.get("sliding_attention")
+            if any(each is not None for each in nested):
+                found, local = (dict(each) if isinstance(each, dict) else {} for each in nested)
+            local = {"rope_theta": self.number("rope_local_base_freq"), **(local or {})}
+            if local.get("rope_type", "default") != "default":
+                raise UnsupportedError(
+                    f"{self.document.path}: rotations of local layers must be of 'rope_type' default, but are "
+                    f"{shortened(local['rope_type'])}"
+                )
+        default = content.get("rope_theta")
+        found.setdefault("rope_theta", self.family.defaults.get("rope_theta", 10000.0) if default is None else default)
+        if "partial_rotary_factor" in content:
+            found.setdefault("partial_rotary_factor", content["partial_rotary_factor"])
+        if "original_max_position_embeddings" in content:
+            found.setdefault("original_max_position_embeddings", content["original_max_position_embeddings"])
+        return local, found
+
+    def _positive(self, entries: Mapping[str, Any], key: str, default: float) -> float:
+        return _positive(self.document, entries, key, default)
+
+
+def _positive(document: Document, entries: Mapping[str, Any], key: str, default: float | None) -> float:
+    value = entries.get(key)
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise document.fail(key, "a finite number above 0", value)
+    return float(value)
+
+
+@dataclass(frozen=True)
+class _RopeEntries:
+    """Entries about rotations of one kind, and what else they are computed from.
+
+    Attributes:
+        document: where they are.
+        entries: by their keys.
+        theta: the base.
+        dims: elements of a head that rotate.
+        positions: that the model has.
+    """
+
+    document: Document
+    entries: Mapping[str, Any]
+    theta: float
+    dims: int
+    positions: int
+
+    def number(self, key: str, default: float | None = None) -> float:
+        return _positive(self.document, self.entries, key, default)
+
+    def frequencies(self) -> npt.NDArray[np.float64]:
+        """By how much each pair turns for a position."""
+        return np.power(self.theta, -2.0 * np.arange(self.dims // 2) / self.dims)
+
+    def original(self) -> int:
+        """Positions that the model was made for at first."""
+        return int(self.number("original_max_position_embeddings", self.positions))
+
+    def factors(self, key: str) -> Floats:
+        """A list of one number above 0 for each pair."""
+        value, count = self.entries.get(key), self.dims // 2
+        fits = isinstance(value, list) and len(value) == count
+        if not fits or not all(
+            isinstance(each, int | float) and not isinstance(each, bool) and 0 < each < math.inf for each in value or ()
+        ):
+            raise self.document.fail(key, f"{count} finite numbers above 0, one for each pair,", value)
+        return np.array(value, np.float32)
+
+
+def _plain(own: _RopeEntries) -> Rope:
+    return Rope({"rope.scaling.type": "none"})
+
+
+def _linear(own: _RopeEntries) -> Rope:
+    return Rope({"rope.scaling.type": "linear", "rope.scaling.factor": own.number("factor")})
+
+
+def _yarn(own: _RopeEntries) -> Rope:
+    original = own.original()
+    factor = own.number("factor", own.positions / original)
+    natural = _grown(factor, 1.0)
+    if own.entries.get("attention_factor") is not None:
+        attention = own.number("attention_factor")
+    elif own.entries.get("mscale") and own.entries.get("mscale_all_dim"):
+        attention = _grown(factor, own.number("mscale")) / _grown(factor, own.number("mscale_all_dim"))
+    else:
+        attention = natural
+    truncate = own.entries.get("truncate", True)
+    if not isinstance(truncate, bool):
+        raise own.document.fail("truncate", "true or false", truncate)
+    return Rope(
+        {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": factor,
+            "rope.scaling.original_context_length": original,
+            "rope.scaling.attn_factor": attention / natural,
+            "rope.scaling.yarn_beta_fast": own.number("beta_fast", 32.0),
+            "rope.scaling.yarn_beta_slow": own.number("beta_slow", 1.0),
+            "rope.scaling.yarn_truncate": truncate,
+        }
+    )
+
+
+def _grown(factor: float, weight: float) -> float:
+    """What rotated elements are multiplied by where positions are stretched by a factor."""
+    return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+
+def _llama3(own: _RopeEntries) -> Rope:
+    """Pairs that turn seldom within the original context are stretched, with a transition to those that turn often."""
+    factor, low, high = (own.number(key) for key in ("factor", "low_freq_factor", "high_freq_factor"))
+    if not high > low:
+        raise own.document.fail("high_freq_factor", f"above 'low_freq_factor', {low:g}", high)
+    turns = own.original() * own.frequencies() / (2 * math.pi)
+    kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    return Rope({"rope.scaling.type": "none"}, {"rope_freqs.weight": (1 / ((1 - kept) / factor + kept)).astype("f4")})
+
+
+def _longrope(own: _RopeEntries) -> Rope:
+    original = own.original()
+    factor = own.number("factor", own.positions / original)
+    natural = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 < original else 1.0
+    values = {
+        "rope.scaling.type": "longrope",
+        "rope.scaling.original_context_length": original,
+        "rope.scaling.attn_factor": own.number("attention_factor", natural),
+    }
+    return Rope(values, {f"rope_factors_{word}.weight": own.factors(f"{word}_factor") for word in ("short", "long")})
+
+
+__all__ = ["CONFIG", "FolderConfig", "read_config"]

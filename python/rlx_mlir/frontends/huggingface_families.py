@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Decoders in folders as Hugging Face's transformers writes them: what their configuration and tensors are called.
+
+A family says what differs from LLaMA; all of it is data. Names on the right are those of GGUF, which the rest of this
+package reads, whichever format a model has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+NUMBERS: Mapping[str, str] = {
+    "hidden_size": "embedding_length",
+    "num_hidden_layers": "block_count",
+    "intermediate_size": "feed_forward_length",
+    "num_attention_heads": "attention.head_count",
+    "num_key_value_heads": "attention.head_count_kv",
+    "max_position_embeddings": "context_length",
+    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    "vocab_size": "vocab_size",
+}
+"""Keys of `config.json` in every family."""
+
+_ATTENTION = {f"self_attn.{word}_proj": f"attn_{word}" for word in "qkv"} | {"self_attn.o_proj": "attn_output"}
+_HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+_GATED = {f"mlp.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")}
+_LLAMA = {
+    **_ATTENTION,
+    **_GATED,
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
+_BOTH_NORMS = {
+    **_ATTENTION,
+    **_GATED,
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+
+OUTSIDE: Mapping[str, str] = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+"""Tensors outside of the layers."""
+
+_NO_BIASES: Mapping[str, tuple[object, ...]] = {"attention_bias": (None, False), "mlp_bias": (None, False)}
+_CAUSAL: Mapping[str, tuple[object, ...]] = {"use_bidirectional_attention": (None, False)}
+
+REFUSED: Mapping[str, tuple[object, ...]] = {
+    "quantization_config": (None,),
+    "is_encoder_decoder": (None, False),
+    "add_cross_attention": (None, False),
+    "pruned_heads": (None, {}),
+}
+"""Keys that change what is computed in a way that isn't implemented, with the values at which they change nothing."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """What tells one family from another.
+
+    Attributes:
+        name: `model_type` in `config.json`.
+        architecture: the name of GGUF.
+        layer: tensors of a layer, without `.weight` or `.bias`, and what GGUF calls them.
+        numbers: more keys that are numbers, or flags.
+        defaults: what the absence of a key means, where it isn't what it means for LLaMA.
+        activation: the key of the gate's function.
+        activations: words of it that are the architecture's function.
+        windows: which layers see a window where `layer_types` doesn't say: ``all``; ``later``, those from
+            `max_window_layers` on; ``period``, all but every so many (`sliding_window_pattern`); ``unrotated``, those
+            that don't rotate; empty for none.
+        switched: the window is there only where `use_sliding_window` says so.
+        refused: keys beside `REFUSED`.
+        plus_one: norms multiply by 1 + weight.
+        split_experts: a layer has a tensor for each expert, or one with gate and up of all.
+        part: the entry of `config.json` that describes the language model, where that is one part of several, of which
+            the others are for what isn't text, and aren't read; empty where it is the whole.
+    """
+
+    name: str
+    architecture: str
+    layer: Mapping[str, str]
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    activation: str = "hidden_act"
+    activations: tuple[str, ...] = ("silu", "swish")
+    windows: str = ""
+    switched: bool = False
+    refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    plus_one: bool = False
+    split_experts: bool = False
+    part: str = ""
+
+
+_GELU = ("gelu_pytorch_tanh", "gelu_new")
+_GEMMA: dict[str, object] = {"head_dim": 256, "tie_word_embeddings": True, "hidden_activation": _GELU[0]}
+_CAPS = {"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping"}
+
+_GEMMA3 = Family(
+    "gemma3_text",
+    "gemma3",
+    {**_BOTH_NORMS, **_HEAD_NORMS},
+    numbers=_CAPS,
+    defaults={
+        **_GEMMA,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "vocab_size": 262208,
+        "max_position_embeddings": 131072,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 6,
+        "query_pre_attn_scalar": 256,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+    },
+    activation="hidden_activation",
+    activations=_GELU,
+    windows="period",
+    refused={**_NO_BIASES, **_CAUSAL},
+    plus_one=True,
+)
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family("llama", "llama", _LLAMA, refused=_NO_BIASES),
+        Family("mistral", "llama", _LLAMA, defaults={"sliding_window": 4096}, windows="all"),
+        Family("qwen2", "qwen2", _LLAMA, defaults={"sliding_window": 4096}, windows="later", switched=True),
+        Family(
+            "qwen3",
+            "qwen3",
+            {**_LLAMA, **_HEAD_NORMS},
+            defaults={"head_dim": 128, "sliding_window": 4096},
+            windows="later",
+            switched=True,
+            refused=_NO_BIASES,
+        ),
+        Family(
+            "qwen3_moe",
+            "qwen3moe",
+            {**_LLAMA, **_HEAD_NORMS, "mlp.gate": "ffn_gate_inp"},
+            numbers={
+                "num_experts": "expert_count",
+                "num_local_experts": "expert_count",  # as transformers saves it
+                "num_experts_per_tok": "expert_used_count",
+                "moe_intermediate_size": "expert_feed_forward_length",
+                "norm_topk_prob": "expert_weights_norm",
+            },
+            defaults={"sliding_window": 4096, "norm_topk_prob": False},
+            windows="all",
+            switched=True,
+            refused={**_NO_BIASES, "decoder_sparse_step": (None, 1), "mlp_only_layers": (None, [])},
+            split_experts=True,
+        ),
+        Family(
+            "gemma",
+            "gemma",
+            _LLAMA,
+            defaults={**_GEMMA, "hidden_act": _GELU[0]},
+            activations=_GELU,
+            refused={**_NO_BIASES, **_CAUSAL, "hidden_activation": (None, *_GELU)},
+            plus_one=True,
+        ),
+        Family(
+            "gemma2",
+            "gemma2",
+            _BOTH_NORMS,
+            numbers=_CAPS,
+            defaults={**_GEMMA, "sliding_window": 4096, "sliding_window_pattern": 2, "query_pre_attn_scalar": 256},
+            activation="hidden_activation",
+            activations=_GELU,
+            windows="period",
+            refused={**_NO_BIASES, **_CAUSAL},
+            plus_one=True,
+        ),
+        _GEMMA3,
+        replace(_GEMMA3, name="gemma3", part="text_config"),
+        Family(
+            "phi3",
+            "phi3",
+            {**_LLAMA, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
+            defaults={"rms_norm_eps": 1e-5},
+            windows="all",
+        ),
+        Family(
+            "smollm3",
+            "smollm3",
+            _LLAMA,
+            defaults={"tie_word_embeddings": True, "rope_theta": 2e6},
+            windows="unrotated",
+            switched=True,
+            refused=_NO_BIASES,
+        ),
+        Family(
+            "olmo2",
+            "olmo2",
+            {
+                **_ATTENTION,
+                **_GATED,
+                **_HEAD_NORMS,
+                "post_attention_layernorm": "post_attention_norm",
+                "post_feedforward_layernorm": "post_ffw_norm",
+            },
+            defaults={"rms_norm_eps": 1e-5},
+            refused=_NO_BIASES,
+        ),
+        Family(
+            "granite",
+            "granite",
+            _LLAMA,
+            numbers={
+                "embedding_multiplier": "embedding_scale",
+                "residual_multiplier": "residual_scale",
+                "attention_multiplier": "attention.scale",
+                "logits_scaling": "logit_scale",
+            },
+            defaults={
+                "embedding_multiplier": 1.0,
+                "residual_multiplier": 1.0,
+                "attention_multiplier": 1.0,
+                "logits_scaling": 1.0,
+            },
+            refused=_NO_BIASES,
+        ),
+    )
+}
+"""Families that can be read, by their `model_type`."""
+
+
+__all__ = ["FAMILIES", "NUMBERS", "OUTSIDE", "REFUSED", "Family"]

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tensors of a folder by the names of GGUF: which bytes of the files they are, or how they are made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ModelFileError, UnsupportedError
+from ..formats import FORMATS_BY_ID
+from . import safetensors
+from .huggingface_config import FolderConfig
+from .huggingface_families import OUTSIDE
+from .model_file import TensorInfo
+from .safetensors import SafetensorsFile
+
+Bytes = npt.NDArray[np.uint8]
+
+_DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+_NUMBERS = {fmt.name: number for number, fmt in FORMATS_BY_ID.items() if fmt.name in _DTYPES}
+_LISTED = 8  # names that an error spells out
+
+#: What stands before the names of a language model that is a part of a model: what replaces it, of either form.
+_PREFIXES = (("language_model.model.", "model."), ("model.language_model.", "model."), ("language_model.", ""))
+#: Other parts, in whose tensors a text has no share.
+_OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\..+")
+_LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
+_EXPERT = re.compile(r"mlp\.experts\.(\d{1,6})\.(gate|up|down)_proj\.weight")
+_JOINED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj")
+#: Buffers that earlier versions saved, which follow from the configuration.
+_BUFFER = re.compile(r"model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
+
+
+class FolderTensors:
+    """What the files of a folder have.
+
+    Attributes:
+        tensors: by the names of GGUF.
+        made: those that aren't in the files as they are, and what gives them, as arrays.
+    """
+
+    def __init__(
+        self, path: str, config: FolderConfig, files: Sequence[SafetensorsFile], data: Sequence[Bytes]
+    ) -> None:
+        """Raises UnsupportedError for tensors of other types, and those without a use; ModelFileError for experts that
+        don't fit each other."""
+        self.tensors: dict[str, TensorInfo] = {}
+        self.made: dict[str, Callable[[], np.ndarray]] = {}
+        self._path, self._config, self._data = path, config, data
+        self._experts: dict[str, dict[int, tuple[int, safetensors.TensorInfo]]] = {}
+        unknown, types = [], []
+        for part, file in enumerate(files):
+            for info in file.tensors.values():
+                if config.family.part:
+                    if _OTHERS.fullmatch(info.name):
+                        continue
+                    info = _renamed(info)
+                if _BUFFER.fullmatch(info.name):
+                    continue
+                if info.type not in _DTYPES:
+                    types.append(f"'{info.name}' is {info.type}")
+                elif not self._take(part, info):
+                    unknown.append(f"'{info.name}'")
+        if types or unknown:
+            self._refuse(types, unknown)
+        for name, each in self._experts.items():
+            self._stack(name, each)
+        for name, values in config.tensors.items():
+            self._make(name, values.shape, "f32", partial(np.array, values))
+        if config.tied:  # then transformers doesn't read it either
+            self.tensors.pop("output.weight", None)
+        elif "output.weight" not in self.tensors:
+            raise ModelFileError(
+                "'tie_word_embeddings' isn't true, so there must be a tensor 'lm_head.weight', but there is none",
+                path=config.document.path,
+            )
+
+    def _refuse(self, types: list[str], unknown: list[str]) -> None:
+        parts = []
+        if types:
+            parts.append(f"tensor types that are not supported: {_list(types)}; supported are {', '.join(_DTYPES)}")
+        if unknown:
+            parts.append(
+                f"'{self._config.family.name}' has no use for these tensors, and leaving them out would change "
+                f"results: {_list(unknown)}"
+            )
+        raise UnsupportedError(f"{self._path}: {'; '.join(parts)}")
+
+    def _take(self, part: int, info: safetensors.TensorInfo) -> bool:
+        """Takes a tensor of a file; whether it has a use."""
+        family, layer = self._config.family, _LAYER.fullmatch(info.name)
+        name = OUTSIDE.get(info.name)
+        if layer is not None:
+            own, _, kind = layer[2].rpartition(".")
+            if own in family.layer and kind in ("weight", "bias"):
+                name = f"blk.{int(layer[1])}.{family.layer[own]}.{kind}"
+            elif family.split_experts and self._take_experts(part, info, f"blk.{int(layer[1])}", layer[2]):
+                return True
+        if name is None:
+            return False
+        if family.plus_one and name.endswith("norm.weight"):
+            values = self._values(part, info)
+            self._make(name, info.shape, "f32", lambda: values.astype(np.float32) + np.float32(1))
+        elif info.begin % _DTYPES[info.type].itemsize:  # a header of any length may stand before
+            self._make(name, info.shape, info.type, partial(np.array, self._values(part, info)))
+        else:
+            size, number = info.end - info.begin, _NUMBERS[info.type]
+            self.tensors[name] = TensorInfo(name, info.shape, info.type, number, info.begin, size, 0, part)
+        return True
+
+    def _take_experts(self, part: int, info: safetensors.TensorInfo, layer: str, name: str) -> bool:
+        """Takes a tensor of one expert, or of all."""
+        single, joined = _EXPERT.fullmatch(name), _JOINED_EXPERTS.fullmatch(name)
+        if single is not None:
+            self._experts.setdefault(f"{layer}.ffn_{single[2]}_exps.weight", {})[int(single[1])] = part, info
+            return True
+        if joined is None or len(info.shape) != 3 or info.shape[1] % 2:
+            return False
+        values, (experts, rows, width) = self._values(part, info), info.shape
+        if joined[1] == "down":
+            self._make(f"{layer}.ffn_down_exps.weight", info.shape, info.type, partial(np.array, values))
+            return True
+        for word, own in (("gate", values[:, : rows // 2]), ("up", values[:, rows // 2 :])):
+            shape = (experts, rows // 2, width)
+            self._make(f"{layer}.ffn_{word}_exps.weight", shape, info.type, partial(np.array, own))
+        return True
+
+    def _stack(self, name: str, each: Mapping[int, tuple[int, safetensors.TensorInfo]]) -> None:
+        """Makes one tensor of those of all experts."""
+        infos = [each[number][1] for number in sorted(each)]
+        alike = {(info.type, info.shape) for info in infos}
+        if sorted(each) != list(range(len(each))) or len(alike) != 1:
+            raise ModelFileError(
+                f"'{name}' must be of experts 0, 1, … of one type and shape, but is of {sorted(each)[:_LISTED]} of "
+                f"{_list([f'{kind} {list(shape)}' for kind, shape in sorted(alike)])}",
+                path=self._path,
+            )
+        arrays = [self._values(*each[number]) for number in sorted(each)]
+        self._make(name, (len(arrays), *infos[0].shape), infos[0].type, partial(np.stack, arrays))
+
+    def _values(self, part: int, info: safetensors.TensorInfo) -> np.ndarray:
+        """The elements, a view of the mapped file."""
+        values: np.ndarray = self._data[part][info.begin : info.end].view(_DTYPES[info.type])
+        return values.reshape(info.shape)
+
+    def _make(self, name: str, shape: Iterable[int], type: str, make: Callable[[], np.ndarray]) -> None:
+        """A tensor that is made when it is asked for."""
+        sizes = tuple(shape)
+        size = int(np.prod(sizes, dtype=np.int64)) * _DTYPES[type].itemsize
+        self.tensors[name] = TensorInfo(name, sizes, type, _NUMBERS[type], 0, size, 0)
+        self.made[name] = make
+
+
+def _renamed(info: safetensors.TensorInfo) -> safetensors.TensorInfo:
+    """A tensor of a part by the name that it has where that is the whole."""
+    for prefix, own in _PREFIXES:
+        if info.name.startswith(prefix):
+            return replace(info, name=own + info.name.removeprefix(prefix))
+    return info
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+__all__ = ["Bytes", "FolderTensors"]

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The tiny models of `tiny_models` as folders of Hugging Face's libraries, and the same weights as GGUF files.
+
+What a converter does is written down here once more, the other way round: names, the order of the rows of queries and
+keys, norms that multiply by 1 + weight, experts that lie apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tiny_models
+
+from rlx_mlir.frontends.gguf import write_gguf
+from rlx_mlir.frontends.safetensors_writer import write_safetensors
+
+DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+FAMILIES = {
+    "llama": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "qwen3moe": "qwen3_moe",
+    "gemma": "gemma",
+    "gemma2": "gemma2",
+    "gemma3": "gemma3_text",
+    "phi3": "phi3",
+    "smollm3": "smollm3",
+    "olmo2": "olmo2",
+    "granite": "granite",
+}
+"""`model_type` by the name of the architecture in GGUF files."""
+PERMUTED = ("llama", "smollm3", "granite")
+"""Architectures whose GGUF files have the rows that rotate together beside each other."""
+
+_NAMES = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_qkv": "self_attn.qkv_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "mlp.gate",
+    "post_attention_norm": "post_attention_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+_OUTSIDE = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+
+
+def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, np.ndarray]:
+    """Tensors by the names of GGUF, all of one element type."""
+    kinds = ("token_embd", "output", "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output")
+    kinds += ("ffn_gate", "ffn_up", "ffn_down", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
+    types = dict.fromkeys(kinds, "f32")
+    return {
+        name: value.astype(DTYPES[dtype])
+        for name, value in tiny_models.tensors(types, architecture=architecture, **options).items()
+        if not name.startswith("rope_")
+    }
+
+
+def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: bool = False) -> dict[str, np.ndarray]:
+    """The tensors by the names of a folder; with `joined`, gate and up of all experts are one."""
+    found: dict[str, np.ndarray] = {}
+    names = dict(_NAMES)
+    if architecture in ("gemma2", "gemma3"):
+        names["ffn_norm"] = "pre_feedforward_layernorm"
+    if architecture == "phi3":
+        names["ffn_up"] = "mlp.gate_up_proj"
+    for name, value in tensors.items():
+        if name in _OUTSIDE:
+            found[_OUTSIDE[name]] = value
+            continue
+        _, layer, own, kind = name.split(".")
+        prefix = f"model.layers.{layer}"
+        if not own.endswith("_exps"):
+            found[f"{prefix}.{names[own]}.{kind}"] = value
+        elif not joined:
+            word = own.removeprefix("ffn_").removesuffix("_exps")
+            found |= {f"{prefix}.mlp.experts.{i}.{word}_proj.weight": each for i, each in enumerate(value)}
+        elif own == "ffn_gate_exps":
+            both = (value, tensors[name.replace("gate", "up")])
+            found[f"{prefix}.mlp.experts.gate_up_proj"] = np.concatenate(both, axis=1)
+        elif own == "ffn_down_exps":
+            found[f"{prefix}.mlp.experts.down_proj"] = value
+    return found
+
+
+def to_gguf(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The tensors as a converter writes them: vectors in f32, rows permuted, norms with their 1."""
+    sizes = tiny_models._sizes(architecture)
+    found = {}
+    for name, value in tensors.items():
+        own = value.astype(np.float32) if value.ndim == 1 else value
+        if architecture.startswith("gemma") and name.endswith("norm.weight"):
+            own = own + np.float32(1)
+        heads = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}.get(name.split(".")[-2])
+        if architecture in PERMUTED and heads is not None:
+            own = own.reshape(sizes[heads], 2, -1, own.shape[1]).swapaxes(1, 2).reshape(own.shape)
+        found[name] = own
+    return found
+
+
+def config(architecture: str, **changes: Any) -> dict[str, Any]:
+    """`config.json` of the tiny model; ``changes`` by key, None for null."""
+    own = tiny_models._sizes(architecture)
+    values: dict[str, Any] = {
+        "model_type": FAMILIES[architecture],
+        "hidden_size": own["embedding_length"],
+        "num_hidden_layers": own["block_count"],
+        "intermediate_size": own["feed_forward_length"],
+        "num_attention_heads": own["attention.head_count"],
+        "num_key_value_heads": own["attention.head_count_kv"],
+        "head_dim": own.get("attention.key_length", 16),
+        "max_position_embeddings": own["context_length"],
+        "rms_norm_eps": own["attention.layer_norm_rms_epsilon"],
+        "rope_theta": own["rope.freq_base"],
+        "vocab_size": own["vocab_size"],
+        "sliding_window": own.get("attention.sliding_window"),
+        "tie_word_embeddings": True,
+        "attention_bias": False,
+    }
+    if architecture == "qwen3moe":
+        values |= {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
+    if architecture.startswith("gemma"):
+        values |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": values["head_dim"]}
+    if architecture == "gemma":
+        values["hidden_act"] = "gelu_pytorch_tanh"
+    if architecture == "gemma2":
+        values |= {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
+    if architecture == "granite":
+        values |= {"attention_multiplier": 0.1, "embedding_multiplier": 3.0}
+        values |= {"residual_multiplier": 0.5, "logits_scaling": 2.0}
+    return values | changes
+
+
+def write(
+    folder: Path,
+    architecture: str,
+    tensors: Mapping[str, np.ndarray],
+    *,
+    shards: int = 1,
+    joined: bool = False,
+    **changes: Any,
+) -> Path:
+    """Writes a folder of the tiny model; ``changes`` go to `config`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config(architecture, **changes)))
+    own = to_folder(architecture, tensors, joined=joined)
+    if shards == 1:
+        write_safetensors(folder / "model.safetensors", own)
+        return folder
+    where = {name: f"model-{i % shards + 1:05}-of-{shards:05}.safetensors" for i, name in enumerate(own)}
+    for file in set(where.values()):
+        write_safetensors(folder / file, {name: value for name, value in own.items() if where[name] == file})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    return folder
+
+
+def write_both(tmp_path: Path, architecture: str, dtype: str = "f32", **options: Any) -> tuple[Path, Path]:
+    """A folder and a GGUF file with the same weights; ``options`` go to `write`."""
+    tensors = weights(architecture, dtype)
+    changes: dict[str, Any] = {"rope__scaling__original_context_length": None} if architecture == "phi3" else {}
+    metadata = tiny_models.metadata(architecture, **changes)
+    path = write_gguf(tmp_path / "m.gguf", metadata, to_gguf(architecture, tensors))
+    return write(tmp_path / "folder", architecture, tensors, **options), path

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tiny models of each family, saved by transformers, have the logits that transformers computes.
+
+Where that library isn't installed, `test_folders` and `test_families` compare with numpy.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlx_mlir.models.model import load_model
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+
+IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
+SIZES: dict[str, Any] = {
+    "vocab_size": 300,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+LONG = {
+    "type": "longrope",
+    "short_factor": [1.0 + i / 10 for i in range(8)],
+    "long_factor": [2.0 + i for i in range(8)],
+}
+EXPERTS = {"head_dim": 32, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+GEMMA = {"head_dim": 32, "sliding_window": 8, "query_pre_attn_scalar": 24}
+GRANITE = {
+    "embedding_multiplier": 3.0,
+    "residual_multiplier": 0.5,
+    "attention_multiplier": 0.1,
+    "logits_scaling": 2.0,
+}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", {}),
+    "llama-3": ("LlamaConfig", {"rope_scaling": LLAMA3, "tie_word_embeddings": True}),
+    "llama-linear": ("LlamaConfig", {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
+    "llama-yarn": ("LlamaConfig", {"rope_scaling": YARN}),
+    "llama-yarn-bounds": (
+        "LlamaConfig",
+        {"rope_scaling": {**YARN, "beta_fast": 8.0, "beta_slow": 2.0, "truncate": False, "attention_factor": 1.5}},
+    ),
+    "mistral-window": ("MistralConfig", {"sliding_window": 8}),
+    "qwen2": ("Qwen2Config", {}),
+    "qwen2-window": ("Qwen2Config", {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}),
+    "qwen3": ("Qwen3Config", {"head_dim": 32}),
+    "qwen3-moe": ("Qwen3MoeConfig", {**EXPERTS, "norm_topk_prob": True}),
+    "qwen3-moe-sums": ("Qwen3MoeConfig", {**EXPERTS, "norm_topk_prob": False}),
+    "gemma": ("GemmaConfig", {"head_dim": 32}),
+    "gemma2": ("Gemma2Config", {**GEMMA, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}),
+    "gemma3": ("Gemma3TextConfig", {**GEMMA, "num_hidden_layers": 6}),
+    "phi3": ("Phi3Config", {}),
+    "phi3-long": ("Phi3Config", {"sliding_window": 8, "original_max_position_embeddings": 128, "rope_scaling": LONG}),
+    "phi3-partial": ("Phi3Config", {"partial_rotary_factor": 0.75}),
+    "smollm3": ("SmolLM3Config", {"num_hidden_layers": 4}),
+    "olmo2": ("Olmo2Config", {}),
+    "granite": ("GraniteConfig", GRANITE),
+}
+
+
+def test_the_text_of_a_model_of_several_parts(tmp_path: Path) -> None:
+    """Gemma 3 with images: its description leaves out what is so by default."""
+    text = transformers.Gemma3TextConfig(**{**SIZES, **GEMMA, "num_hidden_layers": 2})
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision = transformers.SiglipVisionConfig(**sizes, image_size=28, patch_size=14)
+    config = transformers.Gemma3Config(text_config=text, vision_config=vision)
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = transformers.Gemma3ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        wanted = model(torch.tensor([IDS])).logits[0].numpy()
+    model.save_pretrained(tmp_path)
+    found = load_model(tmp_path, activations="exact", context=64, chunk=16).logits(IDS)
+    np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
+
+
+def make(name: str) -> Any:
+    """A model with random weights, among which no norm is 1."""
+    word, changes = MODELS[name]
+    config = getattr(transformers, word)(**{**SIZES, **changes})
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for key, weight in model.named_parameters():
+            if "norm" in key:
+                weight.copy_(torch.rand_like(weight) + (-0.5 if "gemma" in name else 0.5))
+            else:
+                width = 10 if weight.ndim == 1 else weight.shape[-1]
+                weight.copy_(torch.randn_like(weight) * 1.5 * width**-0.5)
+    return model
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.quick(3)
+def test_logits_are_those_of_transformers(tmp_path: Path, name: str, dtype: str) -> None:
+    """Weights of bf16 are exact in f32, in which both compute. Chunks of 16 keep windows and caches apart."""
+    model, own = make(name), getattr(torch, dtype)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(weight.to(own).float())
+        wanted = model(torch.tensor([IDS])).logits[0].numpy()
+    model.to(own).save_pretrained(tmp_path, max_shard_size="100KB" if own == torch.bfloat16 else "1GB")
+    found = load_model(tmp_path, activations="exact", context=64, chunk=16).logits(IDS)
+    np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
+    assert np.abs(wanted).max() > 2
