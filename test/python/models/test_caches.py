@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 from rlx_mlir.errors import ExecutionError, InputError
 from rlx_mlir.formats import decode, encode
 from rlx_mlir.frontends.gguf import write_gguf
-from rlx_mlir.models import model as model_module
+from rlx_mlir.models import loading
 from rlx_mlir.models.caches import KV_DTYPES, CacheType, bytes_per_token, cache_types, check_kv_dtype, kinds, schemes
-from rlx_mlir.models.model import _Session, load_model
+from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.session import Session
 from rlx_mlir.tools.cli import app
 
 
@@ -103,15 +104,15 @@ def test_logits_are_near_those_of_exact_caches(
     p, q = log_softmax(wanted), log_softmax(found)
     divergence = (np.exp(p) * (p - q)).sum(axis=-1).mean()
     assert 0 < divergence < limit
-    session = _Session(model)
+    session = Session(model)
     steps = [session.prefill(ids[:36]).copy(), *(session.decode(token).copy() for token in ids[36:])]
     np.testing.assert_allclose(np.stack(steps), found[35:], atol=0.02 * np.abs(found).max())
-    for program in (model._prefill, model._decode):
+    for program in (model.programs.prefill, model.programs.decode):
         ways = program.artifact.templates  # type: ignore[attr-defined]
         own = {name: how for name, how in ways.items() if "attention" in name or "cache" in name}
         assert len(own) >= 2
         assert set(own.values()) <= {"attention", "rows", "cache_update"}, own
-    monkeypatch.setattr(model_module, "compile_program", compile_interpreted)
+    monkeypatch.setattr(loading, "compile_program", compile_interpreted)
     exact = load_model(path, activations="exact", kv_dtype=kv_dtype, context=64).logits(ids)
     np.testing.assert_allclose(found, exact, atol=0.05 * np.abs(exact).max())  # a code may be rounded the other way
 
@@ -122,7 +123,7 @@ def test_a_model_of_other_heads_is_refused(tiny_llama: Path) -> None:
 
 
 def test_keys_that_no_block_holds_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_module, "compile_program", compile_interpreted)
+    monkeypatch.setattr(loading, "compile_program", compile_interpreted)
     tensors = tiny_models.tensors({"attn_v": "f32"}, architecture="qwen3")
     tensors["blk.1.attn_v.weight"] *= np.float32(1e8)
     path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata("qwen3"), tensors)

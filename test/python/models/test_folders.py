@@ -20,7 +20,7 @@ from rlx_mlir.frontends.huggingface import HuggingFaceFolder
 from rlx_mlir.frontends.huggingface_config import read_config
 from rlx_mlir.frontends.safetensors_writer import write_safetensors
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 20)]
 

@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from rlx_mlir.errors import RlxError, TokenizerError, UnsupportedError
 from rlx_mlir.frontends.huggingface import FolderMetadata
 from rlx_mlir.models.json_tokenizer import tokenizer_of
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.tokenizer import Tokenizer, TokenType
 
 CORPUS = [

@@ -17,7 +17,7 @@ from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.frontends.huggingface import HuggingFaceFolder
 from rlx_mlir.models import quantised as module
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.quantised import QuantisedFile, quantised, quantised_type
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 20)]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlx_mlir.models.model import load_model
+from rlx_mlir.models.loading import load_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 with warnings.catch_warnings():
