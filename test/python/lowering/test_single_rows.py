@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compiled modules give a token the same bits alone, beside those of other sequences, and beside those that follow it."""
+"""Compiled modules give a token the same bits alone, beside those of other sequences, and beside what follows it."""
 
 from __future__ import annotations
 

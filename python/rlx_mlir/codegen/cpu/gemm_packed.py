@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Activations (f32, f16, bf16) times weights in panels, with exact (f32) arithmetic on the activations.
 
-A unit of work is the same one or two panels of each weight. Few rows (static M of at most 4) decode in registers; more
-rows, or a dynamic M, decode a unit once into scratch and multiply it with register tiles.
-Every output is one chain of operations along K whose order depends on neither M, tiles nor units: a row's result is the
-same bits in any batch. The two paths differ by rounding.
+A unit of work is the same one or two panels of each weight. There are two paths, whose order of operations along K
+differs, and depends on neither M, tiles nor units: a row's result is the same bits for any M of its path.
+
+- Single rows (`are_single_rows`: a static M of at most 8, and x of [..., 1, K]) decode in registers, some rows at a
+  time. A unit comes from memory for the first of them, from a near cache for others. A token's result is the same bits
+  alone, beside those of any number of sequences, and beside seven that follow it.
+- Others decode a unit once into scratch and multiply it with register tiles.
 """
 
 from __future__ import annotations
@@ -20,7 +23,17 @@ from rlx_mlir.codegen.specs.products import Sizes, known_product
 from rlx_mlir.codegen.structures import flatten, mapped, pairwise
 from rlx_mlir.tuning.cpu import SHARED
 
-from .kernel import Accumulators, Product, RowReader, Scratch, add_products, row_blocks, row_count, row_tiles, write_kernel
+from .kernel import (
+    Accumulators,
+    Product,
+    RowReader,
+    Scratch,
+    add_products,
+    row_blocks,
+    row_count,
+    row_tiles,
+    write_kernel,
+)
 from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
 from .registry import Candidates, Generator
 from .target import Target
