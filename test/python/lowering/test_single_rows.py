@@ -56,7 +56,7 @@ def built(sizes: Sizes, kind: str, k: int) -> GraphModule:
 
 
 def values_of(m: GraphModule, kind: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Parameters, and inputs other than x."""
+    """Parameters, and inputs of known sizes other than x."""
     rng = np.random.default_rng(3)
     params: dict[str, np.ndarray] = {}
     for own in m.params:
@@ -66,7 +66,7 @@ def values_of(m: GraphModule, kind: str) -> tuple[dict[str, np.ndarray], dict[st
     inputs = {
         own.name: (rng.standard_normal([int(size) for size in own.shape]) / 8).astype(own.dtype)
         for own in m.inputs
-        if own.name != "x"
+        if all(isinstance(size, int) for size in own.shape) and own.dtype.kind != "i" and own.name != "x"
     }
     return params, inputs
 
@@ -125,3 +125,31 @@ def test_loops(kind: str) -> None:
 def test_long_rows() -> None:
     """Blocks of K of other rows are none here."""
     check("bf16", 2117)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_experts(dtype: str) -> None:
+    """Rows of x by the weight of their expert: alone, and beside others of the same one or of another."""
+    k, n, experts = 140, 37, 3
+    ways = {}
+    for rows in (1, 8, "rows"):
+        m = GraphModule.hir("experts")
+        x, expert = m.input("x", [rows, k], dtype), m.input("expert", [rows], "i32")
+        packed = m.param("packed", [experts * 32, 160], packed="q4_0")
+        y = m.grouped_matmul(x, m.param("w", [experts, k, n], dtype), expert)
+        z = m.dequant_grouped_matmul(m.input("z", [rows, 160]), packed, expert, experts=experts)
+        m.set_outputs({"y": y, "z": z})
+        maxima = {"rows": 200} if rows == "rows" else {}
+        ways[rows] = rlx.compile(m, cache=False, threads=1, maxima=maxima)
+        params, _ = values_of(m, "q4_0")
+        ways[rows].set_params(params)
+    element = m.inputs[0].dtype
+    rng = np.random.default_rng(5)
+    given = {"x": rng.standard_normal((200, k)).astype(element), "z": rng.standard_normal((200, 160), np.float32)}
+    given["expert"] = rng.integers(0, experts, 200).astype(np.int32)
+    given["expert"][:130] = 1  # more than go together
+    alone = [ways[1].run({name: value[row : row + 1] for name, value in given.items()}) for row in range(200)]
+    for way, count in ((8, 8), ("rows", 1), ("rows", 3), ("rows", 5), ("rows", 200)):
+        found = ways[way].run({name: value[:count] for name, value in given.items()})
+        for name, value in found.items():
+            assert value.tobytes() == b"".join(own[name].tobytes() for own in alone[:count]), f"{name}, {count} rows"
