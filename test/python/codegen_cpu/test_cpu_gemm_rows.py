@@ -42,7 +42,9 @@ def weight_of(path: str, n: int, k: int, scheme: str, element: str, seed: int) -
     return np.ascontiguousarray(values if path == "transposed" else values.T).astype(DTYPES[element])
 
 
-def check(path: str, bits: int, n: int, k: int, scheme: str = "f32", element: str = "f32", named: str = "identity") -> None:
+def check(
+    path: str, bits: int, n: int, k: int, scheme: str = "f32", element: str = "f32", named: str = "identity"
+) -> None:
     """Compares rows of one call, of x [M, 1, K] and of few rows, with calls of one row."""
     program, dtype, most = PROGRAMS[named], DTYPES[element], max(ROWS)
     rng = np.random.default_rng([n, k])
@@ -88,7 +90,14 @@ SCHEMES = {name: formats.panel_layout(name) for name in formats.PANEL_FORMATS}
 def test_panels(scheme: str, bits: int) -> None:
     number = list(SCHEMES).index(scheme) + bits // 128
     block = SCHEMES[scheme].block
-    check("panels", bits, (17, 33, 48)[number % 3], 37 if block == 1 else max(64, block), scheme, named=list(PROGRAMS)[number % 3])
+    check(
+        "panels",
+        bits,
+        (17, 33, 48)[number % 3],
+        37 if block == 1 else max(64, block),
+        scheme,
+        named=list(PROGRAMS)[number % 3],
+    )
 
 
 @pytest.mark.parametrize("bits", sorted(TARGETS))
@@ -132,7 +141,16 @@ def test_tiles_are_for_other_rows(kind: str, scheme: str, element: str, weight: 
     found = {}
     for x in ((1, 1, 1024), (None, 1, 1024), (1, 8, 1024), (None, None, 1024), (1, 16, 1024)):
         spec = ProductSpec(
-            "p", kind, x, weight, (*x[:-1], 64), IDENTITY, (0, 1), element, scheme=scheme, layout="panels"  # type: ignore[arg-type]
+            "p",
+            kind,
+            x,
+            weight,
+            (*x[:-1], 64),
+            IDENTITY,
+            (0, 1),
+            element,
+            scheme=scheme,
+            layout="panels",  # type: ignore[arg-type]
         )
         found[x] = generate("gemm", "p", spec, target)[0]
     names = list(found.values())

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Activations times dense weights of one type, [K, N] or [N, K], as they are: nothing is packed beforehand.
 
-The tiled path copies the columns of a unit into scratch, side by side, and multiplies as panels do; few rows (static M
-of at most 4) read the weights where they are. A row's result is the same bits for any M of its path, and for any cut of
-the units.
+The tiled path copies the columns of a unit into scratch, side by side, and multiplies as panels do. Few rows (static M
+of at most 4) by [K, N] read the weights where they are, which is the same chain along K; so do single rows
+(`are_single_rows`) by [N, K], which are dot products along vectors. So a row's result is the same bits for any M of
+[K, N]; of [N, K] for any number of single rows, and for any M of others; and for any cut of the units.
 """
 
 from __future__ import annotations

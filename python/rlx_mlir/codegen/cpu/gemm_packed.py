@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Activations (f32, f16, bf16) times weights in panels, with exact (f32) arithmetic on the activations.
 
-A unit of work is the same one or two panels of each weight. Few rows (static M of at most 4) decode in registers; more
-rows, or a dynamic M, decode a unit once into scratch and multiply it with register tiles.
-Every output is one chain of operations along K whose order depends on neither M, tiles nor units: a row's result is the
-same bits in any batch. The two paths differ by rounding.
+A unit of work is the same one or two panels of each weight. There are two paths, whose order of operations along K
+differs, and depends on neither M, tiles nor units: a row's result is the same bits for any M of its path.
+
+- Single rows (`are_single_rows`: a static M of at most 8, and x of [..., 1, K]) decode in registers, some rows at a
+  time. A unit comes from memory for the first of them, from a near cache for others. A token's result is the same bits
+  alone, beside those of any number of sequences, and beside seven that follow it.
+- Others decode a unit once into scratch and multiply it with register tiles.
 """
 
 from __future__ import annotations
@@ -66,6 +69,8 @@ K_WHOLE, K_BLOCK = 2048, 1024
 """Up to K_WHOLE elements of K are decoded at once (256 KiB for 32 columns), longer ones in blocks of about K_BLOCK."""
 
 PREFETCH_BYTES = 1024
+FAR_BYTES = 4096
+"""How far ahead panels are asked for: of blocks, whose elements take many operations each, and of floats."""
 
 Group = list[tuple[int, int]]
 """Panels that a register tile covers side by side: (weight, panel within the unit)."""
@@ -314,10 +319,11 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     """
     layout = find_layout(scheme, product.k)
     weights = product.program.accumulators
-    single, together = are_single_rows(product.x_shape), rows_together(product.rows, target)
+    single, known = are_single_rows(product.x_shape), product.rows
+    most = max(_group_sizes(target, known, dense=layout.dense))
     per_unit = panels_per_unit(target, weights)
-    if single and per_unit * weights * together > 4:
-        per_unit = 1  # two panels at once would leave too few registers
+    if single and per_unit * weights * most > 4 and (not layout.dense or _is_unrolled(known)):
+        per_unit = 1  # two panels at once would leave too few registers, but for the last rows of many
     tiled = TiledPanels(target, product, layout, per_unit)
     operands = [
         ("x", memref(product.x_shape, product.element)),
@@ -416,20 +422,29 @@ def row_group(target: Target) -> int:
     return {512: 4, 256: 2, 128: 1}[target.vector_bits] * (2 if not target.x86 else 1)
 
 
-def rows_together(rows: int | None, target: Target) -> int:
-    """Rows of a product that share one decoding of the weights at most; rows: None where their number is dynamic."""
+def _is_unrolled(rows: Index | None) -> bool:
+    """Whether groups of rows stand one after the other; rows: None, or a value, where their number is dynamic."""
+    return isinstance(rows, int) and rows <= UNROLLED_ROWS
+
+
+def _group_sizes(target: Target, rows: Index | None, *, dense: bool) -> tuple[int, ...]:
+    """Sizes of groups of rows, descending. dense: those of weights that are floats, which take few registers."""
     group = row_group(target)
-    return group if rows is None else min(rows, group)
+    if isinstance(rows, int) and _is_unrolled(rows):
+        return (min(group, rows),)
+    if dense and target.vector_bits > 128:
+        return (6, 4, 2, 1) if target.vector_bits == 512 else (3, 2, 1)
+    return tuple(size for size in (4, 2, 1) if size <= (2 * group if dense else group))
 
 
 def over_row_groups(em: Emitter, target: Target, rows: Index, tile: Callable[[Index, int], None]) -> None:
     """Covers single rows by groups: tile(first row, size)."""
-    group = row_group(target)
-    if isinstance(rows, int) and rows <= UNROLLED_ROWS:
+    if isinstance(rows, int) and _is_unrolled(rows):
+        group = row_group(target)
         for first in range(0, rows, group):
             tile(first, min(group, rows - first))
     else:
-        row_tiles(em, rows, [size for size in (8, 4, 2, 1) if size <= group], tile)
+        row_tiles(em, rows, _group_sizes(target, rows, dense=False), tile)
 
 
 def _sub_block_sums(
@@ -455,26 +470,38 @@ def _single_rows(
 ) -> None:
     """Products of rows with the panels, in groups of rows and panels that fit the registers.
 
-    All rows go through panels before the next ones do: after the first group, these come from a near cache.
+    All groups go through panels before the next ones do: after the first group, these come from a near cache.
     """
-    most = rows_together(rows if isinstance(rows, int) else None, target)
-    # Two weights' panels go side by side only where all sums stay in registers.
-    together = len(panels) if len(panels) * most <= 4 and target.vector_bits == 512 else 1
-    for start in range(0, len(panels), together):
-        here = panels[start : start + together]
 
-        def tile(first: Index, size: int, start: int = start, here: Sequence[Panel] = here) -> None:
-            if here[0].layout.dense:
-                values = _single_float(em, target, product, x, here, first, size)
-            else:
-                values = _single_blocks(em, target, product, x, here, first, size, sums)
-                if here[0].layout.minimum:
-                    values = _repaired(em, target, product, x, here, first, values)
-            for r, own in enumerate(values):
-                for i, value in enumerate(own):
-                    em.vstore(value, accumulators.data, [first + r, start * PANEL_ROWS + i * here[0].lanes])
+    def over_panels(size: int, cover: Callable[[Callable[[Index, int], None]], None]) -> None:
+        # Panels go side by side only where all sums stay in registers.
+        together = len(panels) if len(panels) * size <= 4 and target.vector_bits == 512 else 1
+        for start in range(0, len(panels), together):
+            cover(functools.partial(tile, start, panels[start : start + together]))
 
-        over_row_groups(em, target, rows, tile)
+    def tile(start: int, here: Sequence[Panel], first: Index, size: int) -> None:
+        if here[0].layout.dense:
+            # Floats take so few operations that asking for lines would hold up few rows; processors find such streams
+            # themselves. With more rows, one panel at a time is slower than memory.
+            ahead = target.choices.ahead(0 if size <= 2 or _is_unrolled(rows) else FAR_BYTES)
+            values = _single_float(em, target, product, x, here, first, size, ahead)
+        else:
+            values = _single_blocks(em, target, product, x, here, first, size, sums)
+            if here[0].layout.minimum:
+                values = _repaired(em, target, product, x, here, first, values)
+        for r, own in enumerate(values):
+            for i, value in enumerate(own):
+                em.vstore(value, accumulators.data, [first + r, start * PANEL_ROWS + i * here[0].lanes])
+
+    sizes = _group_sizes(target, rows, dense=panels[0].layout.dense)
+    if _is_unrolled(rows):
+        over_panels(sizes[0], lambda tile: over_row_groups(em, target, rows, tile))
+        return
+    done: Index = 0
+    for size in sizes:
+        end = rows - (rows - done) % size
+        over_panels(size, functools.partial(row_tiles, em, end, (size,), done=done))
+        done = end
 
 
 def _repaired(
@@ -534,9 +561,17 @@ def _repaired(
 
 
 def _single_float(
-    em: Emitter, target: Target, product: Product, x: RowReader, panels: Sequence[Panel], first: Index, size: int
+    em: Emitter,
+    target: Target,
+    product: Product,
+    x: RowReader,
+    panels: Sequence[Panel],
+    first: Index,
+    size: int,
+    ahead: int,
 ) -> list[list[Value]]:
-    """Float panels: `unroll` interleaved chains along K, added at the end."""
+    """Float panels: `unroll` interleaved chains along K, added at the end. ahead: bytes by which lines
+    are asked for; 0: none are."""
     unroll = {512: 4, 256: 2, 128: 1}[target.vector_bits]
     columns = [(panel, v) for panel in panels for v in range(panel.vectors)]
     type = target.vector("f32")
@@ -551,8 +586,6 @@ def _single_float(
 
     zeros = [[em.zero(type)] * len(columns)] * size
     main = product.k - product.k % unroll
-    # Floats take so few operations that asking for lines would hold them up; processors find such streams themselves.
-    ahead = target.choices.ahead(0)
     with em.loop(0, main, unroll, [zeros] * unroll, hint="k") as loop:
         for panel in panels if ahead else ():
             panel.prefetch(panel.at(loop.iv), ahead, unroll * panel.layout.block_bytes)
