@@ -267,10 +267,12 @@ class Model(Core):
             raise UnsupportedError("'draft' needs a model on the CPU, but this one is on a GPU")
         if isinstance(draft, Model):
             check_vocabulary(self.tokenizer, draft.tokenizer)
-            return DraftModel(draft)
-        if draft != "lookup":
+        elif not isinstance(draft, str) or draft != "lookup":
             raise InputError(f"'draft' is 'lookup' or a model, but got {checks.shown(draft)}")
-        return Lookup()
+        for model in (self, draft):
+            if isinstance(model, Model):
+                model.programs.get("extend")  # compiled here, so that it isn't among what decoding takes
+        return DraftModel(draft) if isinstance(draft, Model) else Lookup()
 
     def session_for(self, ids: Sequence[int]) -> Session:
         """A session with what a prompt can take over: of the session that was finished last, or of prompts before."""

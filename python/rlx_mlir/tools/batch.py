@@ -20,26 +20,31 @@ import dataclasses
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlx_mlir.checks import is_text
 from rlx_mlir.errors import InputError, ModelFileError, RlxError, did_you_mean, shortened
 from rlx_mlir.tools.choosing import Choosing, logprob_rows
 from rlx_mlir.tools.loading import LoadingToGenerate, takes_options
 from rlx_mlir.tools.options import JsonOption, counted, message_of, print_json, progress, writing
 
 if TYPE_CHECKING:
+    from rlx_mlir.models.core import Core
+    from rlx_mlir.models.engine import Engine
     from rlx_mlir.models.generation import Generation
     from rlx_mlir.models.model import Model
 
 #: Failures that are shown; the output has all.
 _SHOWN = 10
+
+
+#: Lines of the output, as they are done.
+Records = Generator[dict[str, Any], None, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +101,12 @@ def batch(
     left = [entry for entry in entries if entry.number not in done]
     with progress() as say:
         model = loading.load(say)
-    records = _records(model, left, common, sequences)
+        if model.on_gpu:
+            records = _one_by_one(model, left, common)
+        else:
+            records = _together(_engine(model, sequences, say), left, common)
     totals = _Totals(len(entries), len(done))
-    with _opened(output) as write, counted("line", len(entries), len(done)) as show:
+    with closing(records), _opened(output) as write, counted("line", len(entries), len(done)) as show:
         for record in records if unordered else _in_order(records, left):
             write(record)
             totals.add(record)
@@ -260,8 +268,6 @@ def _opened(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
 
         def write(record: Mapping[str, Any]) -> None:
             text = json.dumps(record, ensure_ascii=False)
-            if not is_text(text):  # an id may have halves of surrogate pairs, which are JSON by escapes alone
-                text = json.dumps(record)
             with writing(path):
                 file.write(f"{text}\n".encode())
                 file.flush()
@@ -272,29 +278,23 @@ def _opened(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
 # Lines ------------------------------------------------------------------------------------------------
 
 
-def _records(
-    model: Model, entries: Sequence[_Entry], common: Mapping[str, Any], sequences: int
-) -> Iterator[dict[str, Any]]:
-    """Lines of the output as they are done; on a GPU one after the other."""
-    if model.on_gpu:
-        for entry in entries:
-            try:
-                generation = model.generate(**_asked(entry, common))
-                generation.read()
-            except RlxError as error:
-                yield _failed(entry, error)
-            else:
-                yield _record(model, entry, generation)
-        return
+def _engine(model: Model, sequences: int, say: Callable[[str], None] | None) -> Engine:
     from rlx_mlir.models.engine import Engine
 
+    if say is not None:
+        say("compiling what decodes several sequences")
+    return Engine(model, sequences=sequences, queue=sequences)
+
+
+def _together(engine: Engine, entries: Sequence[_Entry], common: Mapping[str, Any]) -> Records:
+    """Lines of the output as they are done, several at a time; then the engine is closed."""
     left, done = deque(entries), list[dict[str, Any]]()
-    with Engine(model, sequences=sequences, queue=sequences) as engine:
+    with engine:
         while left or not engine.is_idle:
-            while left and engine.waiting < sequences:
+            while left and engine.waiting < engine.queue:
                 entry = left.popleft()
                 try:
-                    ended = partial(_note, done, model, entry)
+                    ended = partial(_note, done, engine.model, entry)
                     engine.add(**_asked(entry, common), on_text=_nothing, on_done=ended)
                 except RlxError as error:
                     done.append(_failed(entry, error))
@@ -303,7 +303,19 @@ def _records(
             done.clear()
 
 
-def _note(done: list[dict[str, Any]], model: Model, entry: _Entry, generation: Generation) -> None:
+def _one_by_one(model: Model, entries: Sequence[_Entry], common: Mapping[str, Any]) -> Records:
+    """The same one after the other, as on GPUs."""
+    for entry in entries:
+        try:
+            generation = model.generate(**_asked(entry, common))
+            generation.read()
+        except RlxError as error:
+            yield _failed(entry, error)
+        else:
+            yield _record(model, entry, generation)
+
+
+def _note(done: list[dict[str, Any]], model: Core, entry: _Entry, generation: Generation) -> None:
     error = generation.error
     done.append(_record(model, entry, generation) if error is None else _failed(entry, error))
 
@@ -339,7 +351,7 @@ def _failed(entry: _Entry, error: BaseException) -> dict[str, Any]:
     return entry.record(error=text if text.startswith(where) else where + text)
 
 
-def _record(model: Model, entry: _Entry, generation: Generation) -> dict[str, Any]:
+def _record(model: Core, entry: _Entry, generation: Generation) -> dict[str, Any]:
     found = entry.record(
         text=generation.text,
         finish_reason=generation.finish_reason,
@@ -351,7 +363,7 @@ def _record(model: Model, entry: _Entry, generation: Generation) -> dict[str, An
     return found
 
 
-def _in_order(records: Iterator[dict[str, Any]], entries: Sequence[_Entry]) -> Iterator[dict[str, Any]]:
+def _in_order(records: Iterable[dict[str, Any]], entries: Sequence[_Entry]) -> Iterator[dict[str, Any]]:
     """Lines of the output in the order of the input: each waits for those before it."""
     waiting: dict[int, dict[str, Any]] = {}
     order = deque(entry.number for entry in entries)

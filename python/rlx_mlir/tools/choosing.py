@@ -14,7 +14,7 @@ from rlx_mlir.errors import InputError
 
 if TYPE_CHECKING:
     from rlx_mlir.models.choosing import TokenLogprob
-    from rlx_mlir.models.model import Model
+    from rlx_mlir.models.core import Core
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _schema(given: str) -> Any:
     return parse_json(read_text(given, budget="grammar_bytes").encode(), given)
 
 
-def logprob_rows(model: Model, found: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+def logprob_rows(model: Core, found: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
     """Log-probabilities as JSON can write them, with the text of each token."""
 
     def row(index: int, logprob: float) -> dict[str, Any]:
