@@ -58,6 +58,9 @@ def bench(
     context: Annotated[
         str, typer.Option(help="Decode behind so many cached positions, too; numbers with commas.")
     ] = "",
+    sequences: Annotated[
+        str, typer.Option(help="Decode so many sequences together, too: tokens per second of all; with commas.")
+    ] = "",
     kernels: Annotated[str, typer.Option(help="Workloads by the beginnings of their names, with commas.")] = "",
     activations: Annotated[
         list[str] | None,
@@ -78,13 +81,11 @@ def bench(
     from rlx_mlir.measure.bench import Request
     from rlx_mlir.measure.workloads import chosen
 
-    _check_kind(model, shape, {"layers": layers, "folder": folder}, kernels, {"context": context})
+    _check_kind(
+        model, shape, {"layers": layers, "folder": folder}, kernels, {"context": context, "sequences": sequences}
+    )
     if device is Device.cuda:
-        native.CudaDevice()  # or the error that says what is missing, before anything is made
-        if vs or threads:
-            raise InputError(
-                f"'--{'vs' if vs else 'threads'}' is for CPUs: benchmarks/gpu compares with others on a GPU"
-            )
+        _check_gpu(vs, threads)
     wanted = _rivals(vs, of_models=bool(model or shape), device=device)
     words = [word.strip() for word in kernels.split(",") if word.strip()]
     counts = positive_numbers("threads", threads) or [1 if device is Device.cuda else native.default_threads()]
@@ -96,15 +97,15 @@ def bench(
         prompts=tuple(positive_numbers("prompt", prompt)),
         decode=decode,
         contexts=tuple(positive_numbers("context", context)),
+        sequences=_sequences(sequences, decode, device),
         activations=_modes(activations, device),
         kv_dtype=kv_cache.value,
         rounds=rounds,
         device=device.value,
     )
-    if not as_json:
-        for rival in wanted:
-            if rival.missing:
-                typer.echo(f"{rival.name} isn't there ({', '.join(rival.missing)}): {rival.install}", err=True)
+    missing = [rival for rival in wanted if rival.missing]
+    for rival in missing if not as_json else ():
+        typer.echo(f"{rival.name} isn't there ({', '.join(rival.missing)}): {rival.install}", err=True)
     about: dict[str, str] = {}
     rows: list[Row] = []
     with progress() as say:
@@ -115,10 +116,18 @@ def bench(
             about |= found
             rows += own
     if as_json:
-        missing = {rival.name: rival.missing for rival in wanted if rival.missing}
-        print_json({"about": about, "missing": missing, "rows": rows})
+        print_json({"about": about, "missing": {rival.name: rival.missing for rival in missing}, "rows": rows})
         return
     typer.echo(format_bench(about, rows))
+
+
+def _check_gpu(vs: str, threads: str) -> None:
+    """Raises what says that there is no GPU, before anything is made; InputError for options that are for CPUs."""
+    from rlx_mlir import native
+
+    native.CudaDevice()
+    if vs or threads:
+        raise InputError(f"'--{'vs' if vs else 'threads'}' is for CPUs: benchmarks/gpu compares with others on a GPU")
 
 
 def _check_kind(
@@ -147,6 +156,20 @@ def _rivals(vs: str, *, of_models: bool, device: Device) -> list[Rival]:
             names = ", ".join(own.name for own in fitting)
             raise InputError(f"'{rival.name}' has nothing to compare with {kind}: those that have are {names}")
     return wanted
+
+
+def _sequences(text: str, decode: int, device: Device) -> tuple[int, ...]:
+    """Numbers of sequences that are decoded together."""
+    from rlx_mlir.models.programs import MAX_SEQUENCES
+
+    counts = positive_numbers("sequences", text)
+    if counts and device is Device.cuda:
+        raise InputError("'--sequences' is for CPUs: on GPUs a model decodes one sequence at a time")
+    if counts and not decode:
+        raise InputError("'--sequences' decodes, but '--decode' is 0")
+    if counts and max(counts) > MAX_SEQUENCES:
+        raise InputError(f"'--sequences' must be at most {MAX_SEQUENCES}, but is {max(counts)}")
+    return tuple(dict.fromkeys(counts))
 
 
 def _modes(given: list[str] | None, device: Device) -> tuple[str, ...]:

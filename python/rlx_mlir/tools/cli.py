@@ -140,6 +140,7 @@ app.command(
         "rlx bench --model smollm2 --vs llama.cpp --threads 1,2 --prompt 128",
         "rlx bench --shape 7b-q4_0 --vs llama.cpp,openvino",
         "rlx bench --shape 1b-q4_k_m --context 8192 --kv-cache f16 --vs llama.cpp,llama.cpp-q8_0",
+        "rlx bench --model smollm2 --sequences 4,16 --vs llama.cpp",
         "rlx bench --model smollm2 --device cuda",
     )
 )(bench.bench)
