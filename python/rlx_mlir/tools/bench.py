@@ -33,25 +33,30 @@ if TYPE_CHECKING:
     from rlx_mlir.measure.rivals import Rival
 
 
+_ShapeOption = Annotated[
+    str,
+    typer.Option(help="A model of random weights: a size, 1b, 7b or 8b, and a mix, q4_0, q4_k_m or q8_0: 7b-q4_0."),
+]
+_FolderOption = Annotated[
+    Path | None, typer.Option(help="Where the file of --shape is kept; by default the cache.", show_default=False)
+]
+_RivalsOption = Annotated[
+    str,
+    typer.Option(
+        help="Rivals, with commas: llama.cpp,llama.cpp-q8_0 (its cache),openvino (models); "
+        "torch,onnxruntime,iree,jax,numpy (kernels)."
+    ),
+]
+
+
 def bench(
     model: Annotated[
         str, typer.Option(help="A .gguf file, or the name of a known model; kernels are measured without one.")
     ] = "",
-    shape: Annotated[
-        str,
-        typer.Option(help="A model of random weights: a size, 1b, 7b or 8b, and a mix, q4_0, q4_k_m or q8_0: 7b-q4_0."),
-    ] = "",
+    shape: _ShapeOption = "",
     layers: Annotated[int | None, typer.Option(min=1, help="Of --shape, in place of all.", show_default=False)] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Where the file of --shape is kept; by default the cache.", show_default=False)
-    ] = None,
-    vs: Annotated[
-        str,
-        typer.Option(
-            help="Rivals, with commas: llama.cpp,llama.cpp-q8_0 (its cache),openvino (models); "
-            "torch,onnxruntime,iree,jax,numpy (kernels)."
-        ),
-    ] = "",
+    folder: _FolderOption = None,
+    vs: _RivalsOption = "",
     threads: Annotated[str, typer.Option(help="Numbers of threads, with commas; all that may be used.")] = "",
     prompt: Annotated[str, typer.Option(help="Lengths of prompts, with commas.")] = "16,128,512",
     decode: Annotated[int, typer.Option(min=0, help="Tokens to decode, one by one; 0 for none.")] = 48,
