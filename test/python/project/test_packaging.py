@@ -197,10 +197,11 @@ def test_readme_graph_example_runs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_readme_model_example_runs(smollm2_path: Path, tmp_path: Path) -> None:
-    _, second, third = blocks("README.md", "python")
+    _, second, third, fourth = blocks("README.md", "python")
     assert "load_model" in second.text
     assert "Paris" in run_python([second], tmp_path)
-    assert "load_encoder" in third.text
+    assert "Rome" in run_python([third], tmp_path)
+    assert "load_encoder" in fourth.text
 
 
 def test_readme_shell_examples_run(tmp_path: Path) -> None:
