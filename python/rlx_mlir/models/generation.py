@@ -264,7 +264,7 @@ def task_of(
     stops = StopStrings([checks.text("stop", stop)] if isinstance(stop, str) else checks.names("stop", stop))
     chooser = Chooser(
         Sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed, greedy=greedy),
-        logit_bias=logit_bias or {},
+        logit_bias={} if logit_bias is None else logit_bias,
         repetition_penalty=repetition_penalty,
         presence_penalty=presence_penalty,
         frequency_penalty=frequency_penalty,

@@ -152,7 +152,7 @@ class Model(Core):
             repetition_penalty=repetition_penalty,
             presence_penalty=presence_penalty,
             frequency_penalty=frequency_penalty,
-            logit_bias=logit_bias or {},
+            logit_bias=logit_bias,
             logits_processors=logits_processors,
             logprobs=logprobs,
             response_format=response_format,
