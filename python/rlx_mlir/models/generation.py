@@ -35,7 +35,7 @@ class OptionsOfMany(TypedDict, total=False):
     repetition_penalty: float
     presence_penalty: float
     frequency_penalty: float
-    logit_bias: Mapping[int, float]
+    logit_bias: Mapping[int, float] | None
     logits_processors: Sequence[Processor]
     logprobs: int
     response_format: Mapping[str, Any] | None
