@@ -80,7 +80,7 @@ def batch(
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="File for JSON lines: text, or error, of each line.")],
-    sequences: Annotated[int, typer.Option(min=1, max=64, help="Lines that are worked on at a time.")] = 8,
+    sequences: Annotated[int, typer.Option(min=1, help="Lines that are worked on at a time.")] = 8,
     chat: Annotated[bool, typer.Option("--chat", help="Put prompts into the chat template.")] = False,
     unordered: Annotated[
         bool, typer.Option("--unordered", help="Write lines as they are done, not in the order of the input.")
@@ -93,7 +93,8 @@ def batch(
     """Continue the prompts of a file, several at a time.
 
     Each text is the one that `rlx generate` gives; the seed of a line is --seed plus the number of lines before it. A
-    line that fails has its error in the output, and the others go on; then the exit status is 1.
+    line that fails has its error in the output, and the others go on; then the exit status is 1. With --resume, lines
+    that failed before stay as they are.
     """
     common = {"chat": chat, **choosing.options()}
     entries = _read(prompts)
@@ -105,7 +106,7 @@ def batch(
             records = _one_by_one(model, left, common)
         else:
             records = _together(_engine(model, sequences, say), left, common)
-    totals = _Totals(len(entries), len(done))
+    totals = _Totals(len(entries), len(done), errors=[error for error in done.values() if error])
     with closing(records), _opened(output) as write, counted("line", len(entries), len(done)) as show:
         for record in records if unordered else _in_order(records, left):
             write(record)
@@ -131,7 +132,7 @@ class _Totals:
         lines: of the input.
         resumed: of these, those that the output had before.
         written: since then.
-        errors: of lines that failed.
+        errors: of lines that failed, now or before.
     """
 
     lines: int
@@ -222,8 +223,9 @@ def _keys() -> tuple[str, ...]:
     return ("id", "prompt", "messages", "chat", *options)
 
 
-def _done_before(output: Path, prompts: Path, entries: Sequence[_Entry], *, resume: bool) -> set[int]:
-    """Numbers of the lines that the output has; what was cut off while it was written is removed.
+def _done_before(output: Path, prompts: Path, entries: Sequence[_Entry], *, resume: bool) -> dict[int, str]:
+    """The lines that the output has, by number: the error of each that failed, else nothing. What was cut off while it
+    was written is removed.
 
     Raises InputError where there is an output that isn't to be gone on with, or that isn't of this input.
     """
@@ -232,7 +234,7 @@ def _done_before(output: Path, prompts: Path, entries: Sequence[_Entry], *, resu
     from rlx_mlir.paths import open_output
 
     if not output.is_file() or not output.stat().st_size:
-        return set()
+        return {}
     if output.samefile(prompts):
         raise InputError(f"'--output' {output} is the input: its lines would be lost")
     if not resume:
@@ -240,7 +242,7 @@ def _done_before(output: Path, prompts: Path, entries: Sequence[_Entry], *, resu
     content = read_bytes(output)
     size = content.rfind(b"\n") + 1
     by_number = {entry.number: entry for entry in entries}
-    found: set[int] = set()
+    found: dict[int, str] = {}
     for place, line in enumerate(content[:size].splitlines(), 1):
         value = parse_json(line, f"{output}: line {place}")
         number = value.get("line") if isinstance(value, dict) else None
@@ -250,7 +252,7 @@ def _done_before(output: Path, prompts: Path, entries: Sequence[_Entry], *, resu
                 f"{output}: line {place} must be of a line of {prompts}, with its 'id', to go on, but is "
                 f"{shortened(line.decode())}"
             )
-        found.add(entry.number)
+        found[entry.number] = str(value.get("error", ""))
     if size < len(content):
         with writing(output), open_output(output, append=True) as file:
             file.truncate(size)

@@ -233,8 +233,8 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert summary["resumed"] == before.count(b"\n")
     assert output.read_bytes().startswith(before)
     assert [(row["line"], row.get("text")) for row in lines_of(output)] == expected
-    again = json.loads(run(tiny_llama, source, output, "--resume", "--json").stdout)
-    assert (again["resumed"], again["generated_tokens"]) == (6, 0)
+    again = json.loads(run(tiny_llama, source, output, "--resume", "--json", status=1).stdout)
+    assert (again["resumed"], again["failed"], again["generated_tokens"]) == (6, 1, 0)
 
 
 def test_outputs_of_others_are_not_gone_on_with(tiny_llama: Path, tmp_path: Path) -> None:
