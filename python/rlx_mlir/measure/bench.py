@@ -53,6 +53,7 @@ class Request:
         kernels: names of workloads.
         prompts: lengths of prompts.
         decode: steps after a short prompt, and after each of `contexts`: tokens that are in the cache already.
+        sequences: numbers of sequences that are decoded together, behind a short prompt each.
         activations: of our model, one after the other.
         kv_dtype: of our model's cache.
         rounds: of everything in turns.
@@ -67,6 +68,7 @@ class Request:
     prompts: tuple[int, ...] = (16, 128, 512)
     decode: int = 48
     contexts: tuple[int, ...] = ()
+    sequences: tuple[int, ...] = ()
     activations: tuple[str, ...] = ("int8",)
     kv_dtype: str = "f32"
     rounds: int = 5
@@ -76,8 +78,11 @@ class Request:
     @property
     def positions(self) -> int:
         """That a model's cache needs."""
-        before = max((_DECODE_PROMPT, *self.contexts)) + 1 if self.decode else 1
-        return max((*self.prompts, before + self.decode))
+        if not self.decode:
+            return max((*self.prompts, 1))
+        # Of sequences that are decoded together, the first goes on while the prompts of the others are processed.
+        before = max((_DECODE_PROMPT, *self.contexts, *(_DECODE_PROMPT + count for count in self.sequences)))
+        return max((*self.prompts, before + 1 + self.decode))
 
     def to_json(self) -> str:
         """The request as text."""
@@ -258,6 +263,10 @@ def _cases(request: Request, model: Model, counted: ModelWork) -> Iterator[_Case
         what = "decode" if before == _DECODE_PROMPT else f"decode at {before}"
         steps = partial(_decode, ids=sample_ids(before, vocab), steps=request.decode)
         yield _Case(what, counted.decode(before + request.decode // 2), 1, steps)
+    for count in request.sequences if request.decode else ():
+        together = partial(_together, ids=sample_ids(_DECODE_PROMPT, vocab), count=count, steps=request.decode)
+        work = counted.decode_together(_DECODE_PROMPT + request.decode // 2, count)
+        yield _Case(f"decode {count} together", work, count, together)
 
 
 def _prefill(implementation: Implementation, ids: list[int]) -> float:
@@ -266,6 +275,11 @@ def _prefill(implementation: Implementation, ids: list[int]) -> float:
 
 def _decode(implementation: Implementation, ids: list[int], steps: int) -> float:
     return implementation.decode(ids, steps)
+
+
+def _together(implementation: Implementation, ids: list[int], count: int, steps: int) -> float:
+    prompts = [[number, *ids[1:]] for number in range(count)]  # no two begin alike
+    return implementation.decode_together(prompts, steps)
 
 
 def _model(request: Request, rivals: Sequence[Rival], say: Say) -> Iterator[Row]:

@@ -10,9 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+from rlx_mlir.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from rlx_mlir.models.engine import Engine
 
 #: Tokens that decode steps take, so that nothing is sampled: not what is compared.
 _FIRST_STEP = 100
@@ -44,6 +49,10 @@ class Implementation(Protocol):
     def decode(self, ids: Sequence[int], steps: int) -> float:
         """Tokens per second of steps, one by one, after a prompt; its time doesn't count, so it may be in the cache."""
 
+    def decode_together(self, prompts: Sequence[Sequence[int]], steps: int) -> float:
+        """Tokens per second, of all together, of steps in which each of several sequences gets a token; the time of
+        their prompts doesn't count."""
+
 
 #: Loads a model.
 Load = Callable[[Setting], Implementation]
@@ -65,6 +74,7 @@ class Ours:
             target=device,
         )
         self._session = Session(self.model)
+        self._engines: dict[int, Engine] = {}
 
     def prefill(self, ids: Sequence[int]) -> float:
         """As `Implementation` says."""
@@ -77,6 +87,30 @@ class Ours:
         """As `Implementation` says."""
         self.model.generate(ids, max_tokens=steps + 1, greedy=True, ignore_eos=True).read()
         return self.model.stats.decode_rate
+
+    def decode_together(self, prompts: Sequence[Sequence[int]], steps: int) -> float:
+        """As `Implementation` says, by an engine, with greedy choices."""
+        from rlx_mlir.models.engine import Engine
+
+        count = len(prompts)
+        if count not in self._engines:
+            self._engines[count] = Engine(self.model, sequences=count, queue=count)
+        engine = self._engines[count]
+        # The first ones go on while the prompts of the others are processed.
+        most = steps + count + 1
+        requests = [engine.add(list(ids), max_tokens=most, greedy=True, ignore_eos=True) for ids in prompts]
+        while not all(request.ids for request in requests):
+            engine.step()
+        before = sum(len(request.ids) for request in requests)
+        begin = time.perf_counter()
+        for _ in range(steps):
+            engine.step()
+        seconds = time.perf_counter() - begin
+        done = sum(len(request.ids) for request in requests) - before
+        for request in requests:
+            request.cancel()
+        engine.run()
+        return done / seconds
 
 
 class LlamaCpp:
@@ -98,6 +132,7 @@ class LlamaCpp:
             verbose=False,
         )
         self._held: list[int] = []
+        self._several: dict[tuple[int, int], _LlamaSequences] = {}
 
     def prefill(self, ids: Sequence[int]) -> float:
         """As `Implementation` says."""
@@ -119,6 +154,59 @@ class LlamaCpp:
         for step in range(steps):
             self.model.eval([_FIRST_STEP + step])
         return steps / (time.perf_counter() - begin)
+
+    def decode_together(self, prompts: Sequence[Sequence[int]], steps: int) -> float:
+        """As `Implementation` says, by batches of a token of each sequence."""
+        count = len(prompts)
+        several = self._sequences(count, max(map(len, prompts)) + steps)
+        for number, ids in enumerate(prompts):
+            several.process([(token, place, number) for place, token in enumerate(ids)])
+        begin = time.perf_counter()
+        for step in range(steps):
+            several.process([(_FIRST_STEP + step, len(ids) + step, number) for number, ids in enumerate(prompts)])
+        return count * steps / (time.perf_counter() - begin)
+
+    def _sequences(self, count: int, positions: int) -> _LlamaSequences:
+        """Empty sequences."""
+        if (count, positions) not in self._several:
+            self._several[count, positions] = _LlamaSequences(self.model, count, positions)
+        found = self._several[count, positions]
+        found.clear()
+        return found
+
+
+class _LlamaSequences:
+    """Several sequences of a model of llama.cpp, by its own interface: its Python package decodes one at a time."""
+
+    def __init__(self, model: Any, count: int, positions: int) -> None:
+        import llama_cpp
+
+        self._library = llama_cpp
+        params = type(model.context_params).from_buffer_copy(model.context_params)
+        params.n_seq_max, params.kv_unified = count, False  # as is faster where they don't begin alike
+        params.n_ctx = count * positions
+        self._context = llama_cpp.llama_init_from_model(model.model, params)
+        if self._context is None:
+            raise UnsupportedError(f"llama.cpp makes no context of {count} sequences with {positions} positions")
+        self._batch = llama_cpp.llama_batch_init(params.n_batch, 0, 1)
+
+    def clear(self) -> None:
+        """Forgets all tokens."""
+        self._library.llama_memory_clear(self._library.llama_get_memory(self._context), True)
+
+    def process(self, tokens: Sequence[tuple[int, int, int]]) -> None:
+        """Processes tokens, each with its position and its sequence; the last one of each sequence gets logits."""
+        last = {number: place for place, (_, _, number) in enumerate(tokens)}
+        batch = self._batch
+        batch.n_tokens = len(tokens)
+        for place, (token, position, number) in enumerate(tokens):
+            batch.token[place], batch.pos[place] = token, position
+            batch.n_seq_id[place], batch.seq_id[place][0] = 1, number
+            batch.logits[place] = last[number] == place
+        status = self._library.llama_decode(self._context, batch)
+        if status:
+            raise UnsupportedError(f"llama.cpp can't process {len(tokens)} tokens: llama_decode gives {status}")
+        self._library.llama_synchronize(self._context)
 
 
 class OpenVino:
@@ -154,6 +242,10 @@ class OpenVino:
         """As `Implementation` says."""
         milliseconds = self._generate(ids, steps + 1).perf_metrics.get_tpot().mean
         return 1e3 / float(milliseconds)
+
+    def decode_together(self, prompts: Sequence[Sequence[int]], steps: int) -> float:
+        """Isn't measured."""
+        raise UnsupportedError("OpenVINO is measured with one sequence alone")
 
 
 def llama_cpp(kv_dtype: str) -> Load:

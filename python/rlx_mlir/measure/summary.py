@@ -108,6 +108,10 @@ class ModelWork:
         """Of one token at a position."""
         return self._at("decode", position)
 
+    def decode_together(self, position: int, sequences: int) -> list[tuple[Work, bool]]:
+        """Of one token of each of several sequences, all at one position."""
+        return self._at("batch", position, batch=sequences) if sequences > 1 else self.decode(position)
+
 
 def total(work: list[tuple[Work, bool]]) -> Work:
     """The sum."""

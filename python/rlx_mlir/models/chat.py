@@ -30,6 +30,8 @@ Message = Mapping[str, object]
 _NUMBER = re.compile(r"[0-9A-Fa-f_]+")
 #: Characters of a format of dates that are more than any has.
 _DATE = 1000
+#: An answer that no template writes by itself.
+_ANSWER = "(rlx: an answer)"
 
 
 class _Refused(Exception):
@@ -131,6 +133,21 @@ class ChatTemplate:
                 return self._template.render(shown)
             except _Refused as error:
                 raise ChatTemplateError(f"{self._what} refuses the messages: {error}") from None
+
+    def after_answer(self, messages: Sequence[Message]) -> str:
+        """The text that goes on behind an answer: the end of the assistant's turn, ``messages``, and the start of the
+        next answer. It is what stands behind an answer in a conversation, so a session that ends with one is fed it.
+
+        Args:
+            messages: what comes after the answer, see `render`.
+
+        Raises as `render` does, and ChatTemplateError where the template doesn't write answers as they are.
+        """
+        before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _ANSWER}]
+        _, found, rest = self.render([*before, *self._checked(messages)]).partition(_ANSWER)
+        if not found:
+            raise ChatTemplateError(f"{self._what} must write answers as they are, so that a conversation can go on")
+        return rest
 
     def _checked(self, messages: object) -> list[dict[str, object]]:
         """The messages, as the template gets them."""

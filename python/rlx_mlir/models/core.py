@@ -158,7 +158,7 @@ class Core:
         """What is asked for by a prompt and options of `generate`, which raises as that does."""
         if chat is not None:
             checks.flag("chat", chat)
-        ids = self.checked_ids(self._prompt_ids(prompt, chat), "the prompt")
+        ids = self.checked_ids(self.prompt_ids(prompt, chat), "the prompt")
         if max(ids) >= self.texts:
             at = next(i for i, index in enumerate(ids) if index >= self.texts)
             raise InputError(
@@ -167,11 +167,21 @@ class Core:
             )
         return task_of(ids, lambda: self.tokenizer, self.texts, self.context, **options)
 
-    def _prompt_ids(self, prompt: Prompt, chat: bool | None) -> Sequence[int] | np.ndarray:
+    def prompt_ids(
+        self, prompt: Prompt, chat: bool | None = None, *, behind: bool = False
+    ) -> Sequence[int] | np.ndarray:
+        """Token ids of a prompt; what is ids already is given back as it is.
+
+        Args:
+            prompt, chat: see `Model.generate`.
+            behind: the prompt goes on behind other tokens, messages behind an answer.
+
+        Raises InputError for what is no prompt, ChatTemplateError, TokenizerError.
+        """
         messages: Sequence[Mapping[str, object]]
         if isinstance(prompt, str):
             if not chat:
-                return self.tokenizer.tokenize(prompt)
+                return self.tokenizer.tokenize(prompt, bos=False if behind else None, continued=behind)
             messages = [{"role": "user", "content": prompt}]
         elif not isinstance(prompt, Sequence | np.ndarray) or not getattr(prompt, "ndim", 1):
             raise InputError(f"a prompt is text, a list of messages or token ids, but got {type(prompt).__name__}")
@@ -183,9 +193,11 @@ class Core:
             if chat:
                 raise InputError("'chat' is True, but the prompt is a list of token ids")
             return prompt  # type: ignore[return-value]
-        text = self.chat_template.render(messages)
-        has_bos = bool(self.chat_template.bos_token) and text.startswith(self.chat_template.bos_token)
-        return self.tokenizer.tokenize(text, bos=False if has_bos else None, special=True)
+        template = self.chat_template
+        text = template.after_answer(messages) if behind else template.render(messages)
+        has_bos = bool(template.bos_token) and text.startswith(template.bos_token)
+        bos = False if has_bos or behind else None
+        return self.tokenizer.tokenize(text, bos=bos, special=True, continued=behind)
 
     def checked_ids(self, given: Sequence[int] | np.ndarray, what: str) -> list[int]:
         """Checked token ids: an index outside the embedding table would be clamped in silence."""

@@ -144,6 +144,8 @@ class Engine:
 
         Raises InputError for arguments out of range, UnsupportedError for a model on a GPU, CompileError.
         """
+        if not isinstance(model, Core):
+            raise InputError(f"'model' is a Model, but got {checks.shown(model)}")
         if model.on_gpu:
             raise UnsupportedError("an engine needs a model on the CPU, but this one is on a GPU")
         self.model = model
@@ -234,6 +236,8 @@ class Engine:
         Args:
             until: nothing is done where this request has text to be read, or has finished, by another thread's step.
         """
+        if until is not None and not isinstance(until, Request):
+            raise InputError(f"'until' is a Request, but got {checks.shown(until)}")
         with self._turn:
             if until is not None and (until.waiting or until.finish_reason is not None):
                 return True

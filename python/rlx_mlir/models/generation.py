@@ -21,25 +21,30 @@ if TYPE_CHECKING:
     from .tokenizer import Tokenizer
 
 
-class Options(TypedDict, total=False):
-    """Options of `Model.generate`, which says what they mean, about what follows a prompt."""
+class OptionsOfMany(TypedDict, total=False):
+    """Options of `Model.generate`, which says what they mean, about what follows each of several prompts."""
 
     max_tokens: int
     temperature: float
     top_k: int
     top_p: float
     min_p: float
-    seed: int | None
     greedy: bool
     stop: str | Sequence[str]
     ignore_eos: bool
     repetition_penalty: float
     presence_penalty: float
     frequency_penalty: float
-    logit_bias: Mapping[int, float]
+    logit_bias: Mapping[int, float] | None
     logits_processors: Sequence[Processor]
     logprobs: int
     response_format: Mapping[str, Any] | None
+
+
+class Options(OptionsOfMany, total=False):
+    """The same about what follows one prompt."""
+
+    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -259,7 +264,7 @@ def task_of(
     stops = StopStrings([checks.text("stop", stop)] if isinstance(stop, str) else checks.names("stop", stop))
     chooser = Chooser(
         Sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed, greedy=greedy),
-        logit_bias=logit_bias or {},
+        logit_bias={} if logit_bias is None else logit_bias,
         repetition_penalty=repetition_penalty,
         presence_penalty=presence_penalty,
         frequency_penalty=frequency_penalty,
@@ -371,4 +376,4 @@ class Generation(Iterator[str]):
         self.finish_reason = self.finish_reason or "closed"
 
 
-__all__ = ["Generation", "Options", "Stats", "StopStrings", "Task", "peak_rss", "pieces", "task_of"]
+__all__ = ["Generation", "Options", "OptionsOfMany", "Stats", "StopStrings", "Task", "peak_rss", "pieces", "task_of"]

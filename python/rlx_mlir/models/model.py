@@ -18,7 +18,7 @@ from . import decoder, saved
 from .choosing import Processor
 from .core import Core, Prompt
 from .engine import Engine
-from .generation import Generation, Options, pieces
+from .generation import Generation, OptionsOfMany, pieces
 from .programs import maxima
 from .session import Floats, Session
 from .speculation import Drafter, DraftModel, Lookup, Speculation, check_vocabulary
@@ -152,7 +152,7 @@ class Model(Core):
             repetition_penalty=repetition_penalty,
             presence_penalty=presence_penalty,
             frequency_penalty=frequency_penalty,
-            logit_bias=logit_bias or {},
+            logit_bias=logit_bias,
             logits_processors=logits_processors,
             logprobs=logprobs,
             response_format=response_format,
@@ -166,7 +166,7 @@ class Model(Core):
         sequences: int = 8,
         chat: bool | None = None,
         on_done: Callable[[Generation], object] | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[OptionsOfMany],
     ) -> list[Generation]:
         """Continues several prompts, ``sequences`` of them at a time, see `Engine`; on GPUs one after another.
 
@@ -263,10 +263,12 @@ class Model(Core):
             raise UnsupportedError("'draft' needs a model on the CPU, but this one is on a GPU")
         if isinstance(draft, Model):
             check_vocabulary(self.tokenizer, draft.tokenizer)
-            return DraftModel(draft)
-        if draft != "lookup":
+        elif not isinstance(draft, str) or draft != "lookup":
             raise InputError(f"'draft' is 'lookup' or a model, but got {checks.shown(draft)}")
-        return Lookup()
+        for model in (self, draft):
+            if isinstance(model, Model):
+                model.programs.get("extend")  # compiled here, so that it isn't among what decoding takes
+        return DraftModel(draft) if isinstance(draft, Model) else Lookup()
 
     def session_for(self, ids: Sequence[int]) -> Session:
         """A session with what a prompt can take over: of the session that was finished last, or of prompts before."""

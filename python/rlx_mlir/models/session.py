@@ -17,7 +17,7 @@ from . import decoder, saved
 from .ahead import Ahead
 from .caches import CacheType, cache_types
 from .choosing import Chooser
-from .core import Core
+from .core import Core, Prompt
 from .generation import Generation, Options, pieces
 from .programs import MAX_OUTPUTS
 from .sampling import Sampler
@@ -89,18 +89,23 @@ class Session:
         logits: Floats = self._logits[0, 0].copy()
         return logits
 
-    def feed(self, prompt: str | Sequence[int] | np.ndarray) -> None:
-        """Processes the tokens of a text, or token ids, as those of a prompt, in chunks.
+    def feed(self, prompt: Prompt, *, chat: bool | None = None) -> None:
+        """Processes the tokens of a text, of chat messages, or token ids, as those of a prompt, in chunks.
 
-        The first text of a session begins with the token for that, where the model has one.
+        The first text of a session begins with the token for that, where the model has one. Messages that aren't the
+        first ones go on behind an answer, whose turn they end.
 
-        Raises InputError for ids outside of the vocabulary, ContextLengthError where they don't fit, ExecutionError
-        where logits aren't finite; then the session is as it was.
+        Args:
+            prompt: a text; token ids; or chat messages, mappings with "role" and "content".
+            chat: True puts a text into the chat template as a user's message; messages always go there.
+
+        Raises InputError for what is no prompt, and ids outside of the vocabulary; ChatTemplateError;
+        ContextLengthError where they don't fit; ExecutionError where logits aren't finite. Then the session is as it
+        was.
         """
-        if isinstance(prompt, str):
-            behind = bool(self._tokens)
-            prompt = self.model.tokenizer.tokenize(prompt, bos=False if behind else None, continued=behind)
-        ids = self._taken(prompt)
+        if chat is not None:
+            checks.flag("chat", chat)
+        ids = self._taken(self.model.prompt_ids(prompt, chat, behind=bool(self._tokens)))
         before = len(self._tokens), self.prefilled
         try:
             self.check(self.prefill(ids))

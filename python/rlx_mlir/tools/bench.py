@@ -32,30 +32,38 @@ if TYPE_CHECKING:
     from rlx_mlir.measure.rivals import Rival
 
 
+_ShapeOption = Annotated[
+    str,
+    typer.Option(help="A model of random weights: a size, 1b, 7b or 8b, and a mix, q4_0, q4_k_m or q8_0: 7b-q4_0."),
+]
+_FolderOption = Annotated[
+    Path | None, typer.Option(help="Where the file of --shape is kept; by default the cache.", show_default=False)
+]
+_RivalsOption = Annotated[
+    str,
+    typer.Option(
+        help="Rivals, with commas: llama.cpp,llama.cpp-q8_0 (its cache),openvino (models); "
+        "torch,onnxruntime,iree,jax,numpy (kernels)."
+    ),
+]
+
+
 def bench(
     model: Annotated[
         str, typer.Option(help="A .gguf file, or the name of a known model; kernels are measured without one.")
     ] = "",
-    shape: Annotated[
-        str,
-        typer.Option(help="A model of random weights: a size, 1b, 7b or 8b, and a mix, q4_0, q4_k_m or q8_0: 7b-q4_0."),
-    ] = "",
+    shape: _ShapeOption = "",
     layers: Annotated[int | None, typer.Option(min=1, help="Of --shape, in place of all.", show_default=False)] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Where the file of --shape is kept; by default the cache.", show_default=False)
-    ] = None,
-    vs: Annotated[
-        str,
-        typer.Option(
-            help="Rivals, with commas: llama.cpp,llama.cpp-q8_0 (its cache),openvino (models); "
-            "torch,onnxruntime,iree,jax,numpy (kernels)."
-        ),
-    ] = "",
+    folder: _FolderOption = None,
+    vs: _RivalsOption = "",
     threads: Annotated[str, typer.Option(help="Numbers of threads, with commas; all that may be used.")] = "",
     prompt: Annotated[str, typer.Option(help="Lengths of prompts, with commas.")] = "16,128,512",
     decode: Annotated[int, typer.Option(min=0, help="Tokens to decode, one by one; 0 for none.")] = 48,
     context: Annotated[
         str, typer.Option(help="Decode behind so many cached positions, too; numbers with commas.")
+    ] = "",
+    sequences: Annotated[
+        str, typer.Option(help="Decode so many sequences together, too: tokens per second of all; with commas.")
     ] = "",
     kernels: Annotated[str, typer.Option(help="Workloads by the beginnings of their names, with commas.")] = "",
     activations: Annotated[
@@ -77,13 +85,11 @@ def bench(
     from rlx_mlir.measure.bench import Request
     from rlx_mlir.measure.workloads import chosen
 
-    _check_kind(model, shape, {"layers": layers, "folder": folder}, kernels, {"context": context})
+    _check_kind(
+        model, shape, {"layers": layers, "folder": folder}, kernels, {"context": context, "sequences": sequences}
+    )
     if device is Device.cuda:
-        native.CudaDevice()  # or the error that says what is missing, before anything is made
-        if vs or threads:
-            raise InputError(
-                f"'--{'vs' if vs else 'threads'}' is for CPUs: benchmarks/gpu compares with others on a GPU"
-            )
+        _check_gpu(vs, threads)
     wanted = _rivals(vs, of_models=bool(model or shape), device=device)
     words = [word.strip() for word in kernels.split(",") if word.strip()]
     counts = positive_numbers("threads", threads) or [1 if device is Device.cuda else native.default_threads()]
@@ -95,15 +101,15 @@ def bench(
         prompts=tuple(positive_numbers("prompt", prompt)),
         decode=decode,
         contexts=tuple(positive_numbers("context", context)),
+        sequences=_sequences(sequences, decode, device),
         activations=_modes(activations, device),
         kv_dtype=kv_cache,
         rounds=rounds,
         device=device.value,
     )
-    if not as_json:
-        for rival in wanted:
-            if rival.missing:
-                typer.echo(f"{rival.name} isn't there ({', '.join(rival.missing)}): {rival.install}", err=True)
+    missing = [rival for rival in wanted if rival.missing]
+    for rival in missing if not as_json else ():
+        typer.echo(f"{rival.name} isn't there ({', '.join(rival.missing)}): {rival.install}", err=True)
     about: dict[str, str] = {}
     rows: list[Row] = []
     with progress() as say:
@@ -114,10 +120,18 @@ def bench(
             about |= found
             rows += own
     if as_json:
-        missing = {rival.name: rival.missing for rival in wanted if rival.missing}
-        print_json({"about": about, "missing": missing, "rows": rows})
+        print_json({"about": about, "missing": {rival.name: rival.missing for rival in missing}, "rows": rows})
         return
     typer.echo(format_bench(about, rows))
+
+
+def _check_gpu(vs: str, threads: str) -> None:
+    """Raises what says that there is no GPU, before anything is made; InputError for options that are for CPUs."""
+    from rlx_mlir import native
+
+    native.CudaDevice()
+    if vs or threads:
+        raise InputError(f"'--{'vs' if vs else 'threads'}' is for CPUs: benchmarks/gpu compares with others on a GPU")
 
 
 def _check_kind(
@@ -146,6 +160,20 @@ def _rivals(vs: str, *, of_models: bool, device: Device) -> list[Rival]:
             names = ", ".join(own.name for own in fitting)
             raise InputError(f"'{rival.name}' has nothing to compare with {kind}: those that have are {names}")
     return wanted
+
+
+def _sequences(text: str, decode: int, device: Device) -> tuple[int, ...]:
+    """Numbers of sequences that are decoded together."""
+    from rlx_mlir.models.programs import MAX_SEQUENCES
+
+    counts = positive_numbers("sequences", text)
+    if counts and device is Device.cuda:
+        raise InputError("'--sequences' is for CPUs: on GPUs a model decodes one sequence at a time")
+    if counts and not decode:
+        raise InputError("'--sequences' decodes, but '--decode' is 0")
+    if counts and max(counts) > MAX_SEQUENCES:
+        raise InputError(f"'--sequences' must be at most {MAX_SEQUENCES}, but is {max(counts)}")
+    return tuple(dict.fromkeys(counts))
 
 
 def _modes(given: list[str] | None, device: Device) -> tuple[str, ...]:

@@ -19,31 +19,38 @@ from rlx_mlir import budgets
 from rlx_mlir.activations import way_of
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.paths import write_output
-from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, evaluate, finetune, fuzz, graphs, profile, tune
+from rlx_mlir.tools import (
+    batch,
+    bench,
+    cache,
+    calibrate,
+    check_gpu,
+    embed,
+    evaluate,
+    finetune,
+    fuzz,
+    generate,
+    graphs,
+    profile,
+    tune,
+)
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
-    CacheTypeOption,
     ChipOption,
     ChunkOption,
     Commands,
     ContextOption,
     Cubin,
     CubinOption,
-    Device,
-    DeviceOption,
     JsonOption,
     LoadOption,
-    LoraOption,
     ModelArgument,
     ModuleArgument,
-    Nonfinite,
-    NoPreparedCacheOption,
     OutputOption,
     PassesOption,
     Program,
     PtxOption,
-    QuantizeOption,
     SkipFusionOption,
     Stage,
     Target,
@@ -53,6 +60,7 @@ from rlx_mlir.tools.options import (
     any_module,
     configuration,
     example,
+    message_of,
     own_passes,
     print_json,
     progress,
@@ -71,7 +79,20 @@ _DEBUG = "RLX_DEBUG"
 
 #: The order in which commands are listed: what most people need first.
 _ORDER = (
-    *("generate", "embed", "models", "inspect", "compile", "emit", "report", "draw", "export", "estimate", "ops"),
+    *(
+        "generate",
+        "batch",
+        "embed",
+        "models",
+        "inspect",
+        "compile",
+        "emit",
+        "report",
+        "draw",
+        "export",
+        "estimate",
+        "ops",
+    ),
     *("bench", "profile", "tune", "cache", "finetune", "merge-lora", "eval"),
 )
 
@@ -88,9 +109,7 @@ class _Commands(Commands):
         except RlxError as error:
             if ctx.find_root().params.get("debug") or os.environ.get(_DEBUG):
                 raise
-            # The line of Python that called is the command line's own.
-            place = f"{getattr(error, 'place', '')}: "
-            _fail(f"error: {str(error).removeprefix(place)}", 1)
+            _fail(f"error: {message_of(error)}", 1)
         except KeyboardInterrupt:
             _fail("interrupted", 130)
         except BrokenPipeError:  # the reader has what it wants; nothing more can be written, at exit either
@@ -121,6 +140,7 @@ app.command(
         "rlx bench --model smollm2 --vs llama.cpp --threads 1,2 --prompt 128",
         "rlx bench --shape 7b-q4_0 --vs llama.cpp,openvino",
         "rlx bench --shape 1b-q4_k_m --context 8192 --kv-cache f16 --vs llama.cpp,llama.cpp-q8_0",
+        "rlx bench --model smollm2 --sequences 4,16 --vs llama.cpp",
         "rlx bench --model smollm2 --device cuda",
     )
 )(bench.bench)
@@ -169,6 +189,24 @@ app.command(
         "rlx estimate graph.mlir --maximum tokens=512",
     )
 )(graphs.estimate)
+app.command(
+    epilog=example(
+        "rlx generate smollm2 'The capital of France is' --greedy --max-tokens 20",
+        "rlx generate model.gguf 'Write a haiku about rain.' --chat --seed 1",
+        "rlx compile smollm2 -o folder; rlx generate folder 'Hello'",
+        "rlx generate model.gguf 'Hello' --chat --lora adapter",
+        "cat question.txt | rlx generate model.gguf - --json",
+        "rlx generate smollm2 'A person:' --json-schema schema.json --draft lookup --stats",
+        "rlx generate smollm2 'Hello' --chat --save-session talk; rlx generate smollm2 'Why?' --chat --session talk",
+    )
+)(generate.generate)
+app.command(
+    epilog=example(
+        "rlx batch smollm2 prompts.jsonl -o texts.jsonl --max-tokens 100",
+        "rlx batch smollm2 prompts.jsonl -o texts.jsonl --resume",
+        "rlx batch model.gguf questions.jsonl -o answers.jsonl --chat --sequences 16 --unordered --json",
+    )
+)(batch.batch)
 app.command(
     epilog=example(
         "rlx embed minilm 'A man is eating food.' 'A man eats bread.' --json",
@@ -222,112 +260,6 @@ def options(
     del debug  # `_Commands` reads it, where errors arrive
     if budget:
         context.with_resource(budgets.budget_for_process(budgets.parse(",".join(budget))))
-
-
-@app.command(
-    epilog=example(
-        "rlx generate smollm2 'The capital of France is' --greedy --max-tokens 20",
-        "rlx generate model.gguf 'Write a haiku about rain.' --chat --seed 1",
-        "rlx compile smollm2 -o folder; rlx generate folder 'Hello'",
-        "rlx generate model.gguf 'Hello' --chat --lora adapter",
-        "cat question.txt | rlx generate model.gguf - --json",
-    )
-)
-def generate(
-    model: ModelArgument,
-    prompt: Annotated[str, typer.Argument(help="Text to continue; - reads it from stdin.")],
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to generate at most.")] = 256,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Always take the most likely token.")] = False,
-    temperature: Annotated[float, typer.Option(min=0.0, help="Above 1 more varied, below 1 less.")] = 0.8,
-    top_k: Annotated[int, typer.Option(min=0, help="Choose among so many tokens; 0 for all.")] = 40,
-    top_p: Annotated[float, typer.Option(help="Choose among the tokens that make up this probability.")] = 0.95,
-    seed: Annotated[int | None, typer.Option(min=0, help="Repeats the same choices.", show_default=False)] = None,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be repeated.")] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the chat template.")] = False,
-    threads: ThreadsOption = None,
-    activations: ActivationsOption = Activations.auto,
-    context: ContextOption = None,
-    chunk: ChunkOption = 512,
-    kv_cache: CacheTypeOption = "f32",
-    nonfinite: Annotated[
-        Nonfinite, typer.Option(help="Weights that are NaN or infinite: say where the first is, or read them as 0.")
-    ] = Nonfinite.refuse,
-    quantize: QuantizeOption = None,
-    lora: LoraOption = None,
-    no_prepared_cache: NoPreparedCacheOption = False,
-    device: DeviceOption = Device.cpu,
-    as_json: JsonOption = False,
-    stats: Annotated[
-        bool, typer.Option("--stats", help="Show times, rates, and the limits of the machine, on stderr.")
-    ] = False,
-) -> None:
-    """Continue a prompt, or answer it with --chat; text appears as it is generated."""
-    from rlx_mlir.models.loading import load_model
-
-    text = sys.stdin.read() if prompt == "-" else prompt
-    with progress() as say:
-        loaded = load_model(
-            model,
-            threads=threads,
-            activations=activations.value,
-            context=context,
-            chunk=chunk,
-            kv_dtype=kv_cache,
-            nonfinite=nonfinite.value,
-            quantize=quantize,
-            lora=lora,
-            prepared_cache=not no_prepared_cache,
-            target=device.value,
-            progress=say,
-        )
-    generation = loaded.generate(
-        text,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-        greedy=greedy,
-        stop=stop or (),
-        chat=chat,
-    )
-    if as_json:
-        generation.read()
-        found = {
-            "text": generation.text,
-            "ids": generation.ids,
-            "prompt_tokens": len(generation.prompt_ids),
-            "finish_reason": generation.finish_reason,
-            "stats": generation.stats.to_dict(),
-            "threads": {"prompt": loaded.threads, "decode": loaded.decode_threads},
-        }
-        if stats:
-            from rlx_mlir.measure.summary import summarize
-
-            found["roofline"] = summarize(loaded, generation.stats).to_dict()
-        print_json(found)
-        return
-    try:
-        for piece in generation:
-            typer.echo(piece, nl=False)
-            sys.stdout.flush()
-    finally:
-        typer.echo()
-        generation.close()
-    if stats:
-        done = generation.stats
-        typer.echo(
-            f"prompt {done.prompt_tokens} tokens, {done.prompt_rate:.1f}/s; "
-            f"generated {done.generated_tokens} tokens, {done.decode_rate:.1f}/s ({generation.finish_reason}); "
-            f"threads {loaded.threads}, to decode {loaded.decode_threads}; "
-            f"load {done.load_seconds:.2f} s, compile {done.compile_seconds:.2f} s, "
-            f"weights {done.prepared}{f' in {done.prepared_bytes / 1e6:.0f} MB' * bool(done.prepared_bytes)}, "
-            f"peak memory {done.peak_rss / 1e6:.0f} MB",
-            err=True,
-        )
-        from rlx_mlir.measure.summary import summarize
-
-        typer.echo(str(summarize(loaded, done)), err=True)
 
 
 @app.command(epilog=example("rlx inspect model.gguf", "rlx inspect smollm2 --tensors", "rlx inspect model.gguf --json"))

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,16 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlx_mlir.errors import InputError
-from rlx_mlir.tools.options import JsonOption, ModelArgument, ThreadsOption, opened, print_json, progress, writing
+from rlx_mlir.tools.options import (
+    JsonOption,
+    ModelArgument,
+    ThreadsOption,
+    counted,
+    opened,
+    print_json,
+    progress,
+    writing,
+)
 
 if TYPE_CHECKING:
     from rlx_mlir.finetuning.data import Example, Rows
     from rlx_mlir.finetuning.tuning import FineTuning, Settings, Step
     from rlx_mlir.frontends.model_file import ModelFile
     from rlx_mlir.models.config import ModelConfig
-
-#: Lines about steps that are shown where stderr isn't a terminal.
-_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -286,36 +289,14 @@ def _train(tuning: FineTuning, checkpoints: _Checkpoints) -> list[Step]:
     """Takes the steps that are left, with checkpoints on the way and at the end."""
     taken: list[Step] = []
     path, last = checkpoints.path, tuning.settings.steps
-    with _shown(tuning) as show:
+    with counted("step", last, tuning.steps) as show:
         for step in tuning.run():
             taken.append(step)
-            show(step)
+            show(step.number, _figures(step))
             if path is not None and (step.number % checkpoints.every == 0 or step.number == last):
                 with writing(path):
                     tuning.save(path)
     return taken
-
-
-@contextmanager
-def _shown(tuning: FineTuning) -> Iterator[Callable[[Step], None]]:
-    """Shows steps on stderr: a bar on a terminal, else some lines."""
-    count = tuning.settings.steps
-    if not sys.stderr.isatty():
-        every = max(1, count // _LINES)
-
-        def line(step: Step) -> None:
-            if step.number % every == 0 or step.number == count:
-                typer.echo(f"step {step.number} of {count}: {_figures(step)}", err=True)
-
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=count, completed=tuning.steps)
-        yield lambda step: bar.update(task, completed=step.number, description=_figures(step))
 
 
 def _figures(step: Step) -> str:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The options by which commands that measure a model load it."""
+"""Options that several commands have in common, as records: how a model is loaded, and what its commands ask of it."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, get_type_hints
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
 
 from rlx_mlir.tools.options import (
     Activations,
@@ -17,7 +19,11 @@ from rlx_mlir.tools.options import (
     ContextOption,
     Device,
     DeviceOption,
+    LoraOption,
     ModelArgument,
+    Nonfinite,
+    NoPreparedCacheOption,
+    QuantizeOption,
     ThreadsOption,
 )
 
@@ -50,28 +56,61 @@ class Loading:
             kv_dtype=self.kv_cache,
             target=self.device.value,
             progress=say,
+            **self.more(),
         )
 
+    def more(self) -> dict[str, Any]:
+        """Further arguments of `load_model`."""
+        return {}
 
-def loads_model(command: Callable[..., None]) -> Callable[..., None]:
-    """A command for typer of a function that takes a `Loading` first: its options are those of both."""
-    shared = [field.name for field in dataclasses.fields(Loading)]
-    _, *own = inspect.signature(command).parameters.values()
-    hints = {**get_type_hints(command, include_extras=True), **get_type_hints(Loading, include_extras=True)}
-    loading = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
-        for name, default in ((name, inspect.signature(Loading).parameters[name].default) for name in shared)
+
+@dataclasses.dataclass(frozen=True)
+class LoadingToGenerate(Loading):
+    """The same where a model is used, and not measured."""
+
+    nonfinite: Annotated[
+        Nonfinite, typer.Option(help="Weights that are NaN or infinite: say where the first is, or read them as 0.")
+    ] = Nonfinite.refuse
+    quantize: QuantizeOption = None
+    lora: LoraOption = None
+    no_prepared_cache: NoPreparedCacheOption = False
+
+    def more(self) -> dict[str, Any]:
+        """Further arguments of `load_model`."""
+        return {
+            "nonfinite": self.nonfinite.value,
+            "quantize": self.quantize,
+            "lora": self.lora,
+            "prepared_cache": not self.no_prepared_cache,
+        }
+
+
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command for typer of a function that takes records first: options of these are the command's, too."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters = list(inspect.signature(command).parameters.values())
+    records = [hints[each.name] for each in parameters if dataclasses.is_dataclass(hints[each.name])]
+    own = [_option(each, hints) for each in parameters[len(records) :]]
+    shared = [
+        [_option(each, inner) for each in inspect.signature(record).parameters.values()]
+        for record, inner in ((record, get_type_hints(record, include_extras=True)) for record in records)
     ]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        command(Loading(**{name: given.pop(name) for name in shared}), **given)
+        made = [
+            record(**{option.name: given.pop(option.name) for option in options})
+            for record, options in zip(records, shared, strict=True)
+        ]
+        command(*made, **given)
 
-    parameters = [
-        loading[0],
-        *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own),
-        *loading[1:],
-    ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+    # The model is the first argument, and how it is loaded comes after what the command itself is about.
+    ordered = [option for options in (*shared, own) for option in options if option.default is option.empty]
+    ordered += [option for options in (own, *shared[::-1]) for option in options if option.default is not option.empty]
+    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in ordered} | {"return": None}
     return run
+
+
+def _option(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> inspect.Parameter:
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])

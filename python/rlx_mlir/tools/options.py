@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from rlx_mlir.models.config import ModelConfig
 
 
+#: Lines that say how far something is, where stderr isn't a terminal.
+_LINES = 20
+
+
 def example(*lines: str) -> str:
     """Examples below a command's help; the marks keep their line breaks."""
     return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
@@ -287,6 +291,37 @@ def progress() -> Iterator[Callable[[str], None] | None]:
 
     with Console(stderr=True).status("starting") as status:
         yield lambda text: status.update(text)
+
+
+@contextmanager
+def counted(what: str, total: int, done: int = 0) -> Iterator[Callable[[int, str], None]]:
+    """Shows on stderr how many of something are done, with some figures: a bar on a terminal, else some lines.
+
+    Args:
+        what: such as ``step``.
+        total, done: how many there are, and were done before.
+    """
+    if not sys.stderr.isatty():
+        every = max(1, total // _LINES)
+
+        def line(number: int, figures: str) -> None:
+            if number % every == 0 or number == total:
+                typer.echo(f"{what} {number} of {total}: {figures}", err=True)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        yield lambda number, figures: bar.update(task, completed=number, description=figures)
+
+
+def message_of(error: BaseException) -> str:
+    """What an error says, without the line of Python that called: that is the command line's own."""
+    return str(error).removeprefix(f"{getattr(error, 'place', '')}: ")
 
 
 def positive_numbers(option: str, text: str) -> list[int]:

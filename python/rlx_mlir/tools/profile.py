@@ -12,7 +12,7 @@ import typer
 from rlx_mlir.activations import way_of
 from rlx_mlir.errors import InputError
 from rlx_mlir.paths import write_output
-from rlx_mlir.tools.loading import Loading, loads_model
+from rlx_mlir.tools.loading import Loading, takes_options
 from rlx_mlir.tools.options import JsonOption, by_symbol, print_json, progress, refuse, writing
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rlx_mlir.measure.profile import Profile, ProgramProfile
 
 
-@loads_model
+@takes_options
 def profile(
     loading: Loading,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a prompt.")] = 128,

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlx_mlir.activations import way_of
-from rlx_mlir.tools.loading import Loading, loads_model
+from rlx_mlir.tools.loading import Loading, takes_options
 from rlx_mlir.tools.options import JsonOption, by_symbol, positive_numbers, print_json, progress, read_arrays, refuse
 
 if TYPE_CHECKING:
     from rlx_mlir.measure.tune import ProgramTuning
 
 
-@loads_model
+@takes_options
 def tune(
     loading: Loading,
     prompt_tokens: Annotated[

@@ -151,6 +151,21 @@ LINES = (
     "--stats",
     "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero --quantize q8_0 --activations exact --context 64 "
     "--chunk 16",
+    "generate {llama} hello --max-tokens 3 --min-p 0.1 --repetition-penalty 1.1 --presence-penalty 0.1 "
+    "--frequency-penalty 0.1 --logprobs 2 --draft lookup --activations exact --context 64 --chunk 16 --json --stats",
+    "generate {llama} hello --max-tokens 3 --session {session} --save-session {out} --activations exact --context 64 "
+    "--chunk 16",
+    "generate {llama} hello --max-tokens 30 --json-schema {schema} --activations exact --context 64 --chunk 16",
+    "generate {llama} hello --max-tokens 3 --grammar {grammar} --activations exact --context 64 --chunk 16",
+    "generate {llama} hello --max-tokens 3 --regex [0-9]+ --activations exact --context 64 --chunk 16",
+    "batch {llama} {prompts} -o {out} --sequences 2 --chat --unordered --resume --max-tokens 3 --temperature 0.7 "
+    "--top-k 3 --top-p 0.9 --min-p 0.1 --seed 1 --stop zzz --repetition-penalty 1.1 --presence-penalty 0.1 "
+    "--frequency-penalty 0.1 --logprobs 1 --regex [0-9]+ --threads 1 --activations exact --context 64 --chunk 16 "
+    "--kv-cache f32 --no-prepared-cache --device cpu --json",
+    "batch {llama} {prompts} -o {out} --greedy --max-tokens 2 --nonfinite zero --quantize q8_0 --lora {adapter} --grammar {grammar} "
+    "--activations exact --context 64 --chunk 16",
+    "batch {llama} {prompts} -o {out} --max-tokens 30 --json-schema {schema} --activations exact --context 64 "
+    "--chunk 16",
     "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --prompt query --json",
     "models --json",
     "models --verify",
@@ -173,7 +188,8 @@ LINES = (
     "--skip-fusion all",
     "report {module} --target nvptx --chip sm_80",
     "report {clean} --assert-clean",
-    "bench --model {llama} --threads 1 --prompt 4 --decode 2 --activations exact --rounds 1 --device cpu --json",
+    "bench --model {llama} --threads 1 --prompt 4 --decode 2 --activations exact --rounds 1 --device cpu --json "
+    "--sequences 2",
     "bench --shape 1b-q4_0 --layers 1 --folder {out} --threads 1 --prompt 2 --decode 2 --context 40 --kv-cache f16 "
     "--rounds 1 --json",
     "bench --kernels softmax --vs numpy --threads 1 --rounds 1 --json",
@@ -252,6 +268,12 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str
     np.savez(tmp_path / "inputs.npz", x=np.ones((5, 24), np.float32))
     np.savez(tmp_path / "weights.npz", w=np.ones((24, 40), np.float32))
     (tmp_path / "dialogues.jsonl").write_text('{"prompt": "the", "completion": " cat"}\n' * 20)
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "the"}\n{"prompt": "cat", "id": 1}\n')
+    (tmp_path / "grammar.lark").write_text("start: /[a-z]+/")
+    (tmp_path / "schema.json").write_text('{"type": "object", "additionalProperties": false}')
+    session = load_model(tiny_llama, activations="exact", context=64, chunk=16).session()
+    session.feed("the")
+    session.save(tmp_path / "talk.session")
     (tmp_path / "text.txt").write_text("the cat sat on the mat " * 4)
     case_of(module).save(tmp_path / "case.mlir")
     for name in ("passes", "operations"):  # each is loaded once in a process
@@ -286,6 +308,10 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str
         "weights": tmp_path / "weights.npz",
         "dialogues": tmp_path / "dialogues.jsonl",
         "text": tmp_path / "text.txt",
+        "prompts": tmp_path / "prompts.jsonl",
+        "grammar": tmp_path / "grammar.lark",
+        "schema": tmp_path / "schema.json",
+        "session": tmp_path / "talk.session",
         "adapter": adapter,
         "case": tmp_path / "case.mlir",
         "corpus": tmp_path / "corpus",

@@ -136,6 +136,19 @@ def test_messages_are_checked() -> None:
         ChatTemplate("").render([*HELLO, "hi"])  # type: ignore[list-item]
 
 
+def test_what_comes_behind_an_answer() -> None:
+    """It is what stands behind one in a conversation, whatever the template does to the first messages."""
+    more = [{"role": "user", "content": "more (rlx: an answer)"}]
+    source = "{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}</s>{% endfor %}[assistant]"
+    template = ChatTemplate(f"<s>you are kind</s>{source}")
+    whole = template.render([*HELLO, {"role": "assistant", "content": "hi!"}, *more])
+    assert whole == template.render(HELLO) + "hi!" + template.after_answer(more)
+    assert template.after_answer(more) == "</s>[user]more (rlx: an answer)</s>[assistant]"
+    for source in ("{{ messages[-1].content }}", "{% for m in messages %}{{ m.content | upper }}{% endfor %}"):
+        with pytest.raises(ChatTemplateError, match="must write answers as they are"):
+            ChatTemplate(source).after_answer([{"role": "user", "content": "more"}])
+
+
 def test_errors_name_the_file() -> None:
     metadata = {"tokenizer.chat_template": "{{ 1 / 0 }}"}
     with pytest.raises(ChatTemplateError, match=r"the chat template of a/m\.gguf fails: ZeroDivisionError"):

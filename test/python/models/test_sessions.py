@@ -302,3 +302,42 @@ def test_gpus_have_no_forks(model: Model, monkeypatch: pytest.MonkeyPatch) -> No
             call()
     with pytest.raises(UnsupportedError, match="'draft' needs a model on the CPU"):
         model.generate("a", draft="lookup")
+
+
+def test_texts_that_follow_others_are_tokenized_as_such(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No token begins a text within a text, and SentencePiece's vocabularies put no space before it."""
+    asked: list[tuple[bool | None, bool]] = []
+    whole = model.tokenizer.tokenize
+
+    def tokenize(text: str, bos: bool | None = None, special: bool = False, *, continued: bool = False) -> list[int]:
+        asked.append((bos, continued))
+        return whole(text, bos, special, continued=continued)
+
+    monkeypatch.setattr(model.tokenizer, "tokenize", tokenize)
+    session = model.session()
+    session.feed("hello")
+    session.feed(" world")
+    assert asked == [(None, False), (False, True)]
+    assert session.text == "hello world"
+
+
+def test_messages_go_on_behind_an_answer(model: Model) -> None:
+    session = model.session()
+    session.feed([{"role": "user", "content": "one"}])
+    session.step(70)
+    session.feed("two", chat=True)
+    text = "<|im_start|>user\none<|im_end|>\n<|im_start|>assistant\n"
+    more = "<|im_end|>\n<|im_start|>user\ntwo<|im_end|>\n<|im_start|>assistant\n"
+    ids = [*model.tokenize(text, special=True), 70, *model.tokenize(more, special=True)]
+    assert list(session.tokens) == ids
+    before = session.logits
+    for wrong, options, message in (
+        ([{"content": "a"}], {}, "message 0 must be a mapping with a 'role'"),
+        ([3, 4], {"chat": True}, "'chat' is True, but the prompt is a list of token ids"),
+        ([{"role": "user", "content": "a"}], {"chat": False}, "'chat' is False, but the prompt is a list of messages"),
+        ("a", {"chat": 1}, "'chat' is True or False, but got 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            session.feed(wrong, **options)  # type: ignore[arg-type]
+    assert list(session.tokens) == ids
+    same_bits(session.logits, before)

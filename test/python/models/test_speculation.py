@@ -160,6 +160,15 @@ def test_lookup_as_text_grows_equals_a_new_one() -> None:
         assert grown.draft(ids, chooser, DRAFTED) == Lookup().draft(ids, chooser, DRAFTED)
 
 
+def test_what_drafts_need_is_compiled_at_the_call(tiny_llama: Path) -> None:
+    """Else it would be among the seconds of decoding."""
+    own, smaller = (load_model(tiny_llama, context=CONTEXT, chunk=16) for _ in range(2))
+    own.generate("a")
+    assert "extend" not in own.programs._made
+    own.generate("a", draft=smaller)
+    assert {"extend"} <= own.programs._made.keys() & smaller.programs._made.keys()
+
+
 def test_an_error_comes_where_it_comes_without_proposals(model: Model) -> None:
     def fails(ids: Sequence[int], logits: np.ndarray) -> None:
         if len(ids) == 14:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_harness import emulated_device
-from documents import ROOT, blocks, run, run_python
+from documents import ROOT, blocks, run, run_python, shell
 from typer.main import get_command
 
 import rlx_mlir as rlx
@@ -49,8 +49,8 @@ ELSEWHERE = {
 }
 HERE = (
     *("docs/control-flow.md", "docs/differentiation.md", "docs/finetuning.md", "docs/fuzzing.md", "docs/gpu.md"),
-    *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/sizes.md"),
-    "docs/tutorial.md",
+    *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/sessions.md"),
+    *("docs/sizes.md", "docs/tutorial.md"),
 )
 
 #: What commands on a line stand for a value that the reader chooses.
@@ -301,6 +301,19 @@ def test_the_page_on_fine_tuning_runs(tiny_llama: Path, tmp_path: Path) -> None:
     assert "held out, 2 rows: loss " in printed[0]
     assert "divergence: mean " in printed[3]
     assert "'divergence': {'mean': " in run_python([program], tmp_path)
+
+
+@pytest.mark.slow
+def test_the_page_on_sessions_runs(tiny_llama: Path, tmp_path: Path) -> None:
+    """Its program, then its commands, in one folder, with a model that is small."""
+    pytest.importorskip("llguidance")
+    shutil.copy(tiny_llama, tmp_path / "model.gguf")
+    printed = run_python(blocks("docs/sessions.md", "python"), tmp_path)
+    assert re.search(r"^\d+ tokens, \d+ positions left$", printed, re.MULTILINE)
+    for block in blocks("docs/sessions.md", "sh"):
+        shell(block.text.replace(" --max-tokens", " --context 256 --max-tokens"), tmp_path)
+    found = [json.loads(line) for line in (tmp_path / "texts.jsonl").read_text().splitlines()]
+    assert [(row["line"], row.get("id"), row["generated_tokens"]) for row in found] == [(1, 1, 8), (2, None, 3)]
 
 
 @pytest.mark.slow

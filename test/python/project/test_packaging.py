@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -196,10 +197,11 @@ def test_readme_graph_example_runs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_readme_model_example_runs(smollm2_path: Path, tmp_path: Path) -> None:
-    _, second, third = blocks("README.md", "python")
+    _, second, third, fourth = blocks("README.md", "python")
     assert "load_model" in second.text
     assert "Paris" in run_python([second], tmp_path)
-    assert "load_encoder" in third.text
+    assert "Rome" in run_python([third], tmp_path)
+    assert "load_encoder" in fourth.text
 
 
 def test_readme_shell_examples_run(tmp_path: Path) -> None:
@@ -256,6 +258,50 @@ def test_example_of_a_pass_runs(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_example_of_a_model_runs(tiny_llama: Path, tmp_path: Path) -> None:
     assert "tokens per second" in example("run_gguf", tmp_path, tiny_llama, "hello")
+
+
+def test_example_of_a_conversation_with_forks_runs(tiny_llama: Path, tmp_path: Path) -> None:
+    words = ("hello", "the cat", "--model", tiny_llama, "--answers", 2, "--max-tokens", 4, "--json")
+    turns = json.loads(example("chat_with_forks", tmp_path, *words))
+    assert [(turn["question"], len(turn["answers"])) for turn in turns] == [("hello", 2), ("the cat", 2)]
+    model = rlx_mlir.load_model(tiny_llama)
+    talk = [{"role": "user", "content": "hello"}]
+    alone = model.generate(talk, greedy=True, max_tokens=4)
+    assert turns[0]["answers"][0] == alone.read().strip()
+    assert turns[0]["tokens"] == len(alone.prompt_ids) + len(alone.ids)
+    behind = model.tokenize(model.chat_template.after_answer([{"role": "user", "content": "the cat"}]), special=True)
+    assert 0 <= turns[1]["tokens"] - turns[0]["tokens"] - len(behind) <= 4
+
+
+@pytest.mark.slow
+def test_example_of_json_runs(smollm2_path: Path, tmp_path: Path) -> None:
+    pytest.importorskip("llguidance")
+    found = json.loads(example("extract_json", tmp_path, "--model", smollm2_path))
+    assert (found["name"], found["place"]) == ("Ada Lovelace", "London")
+    assert isinstance(found["year"], int)
+    schema = {"type": "object", "properties": {"n": {"enum": [12]}}, "required": ["n"], "additionalProperties": False}
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    words = ("some text", "--schema", tmp_path / "schema.json", "--model", smollm2_path, "--json")
+    assert json.loads(example("extract_json", tmp_path, *words))["value"] == {"n": 12}
+
+
+def test_example_of_json_says_what_it_needs() -> None:
+    script = ROOT / "examples" / "extract_json.py"
+    code = f"import sys, runpy; sys.modules['llguidance'] = None; runpy.run_path({str(script)!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "extract_json.py needs the package llguidance: pip install 'rlx-mlir[structured]'\n"
+
+
+@pytest.mark.slow
+def test_example_of_classes_runs(smollm2_path: Path, tmp_path: Path) -> None:
+    rows = json.loads(example("classify", tmp_path, "--model", smollm2_path, "--json"))["texts"]
+    kinds = ["praise", "complaint"] * 3
+    assert sum(row["class"] == kind for row, kind in zip(rows, kinds, strict=True)) >= 5
+    for row in rows:
+        shares = row["probabilities"]
+        assert max(shares, key=shares.__getitem__) == row["class"]
+        assert sum(shares.values()) == pytest.approx(1)
 
 
 @pytest.mark.slow

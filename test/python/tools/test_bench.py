@@ -160,6 +160,12 @@ class Fake:
             raise RuntimeError("no room")
         return 100.0
 
+    def decode_together(self, prompts: list[list[int]], steps: int) -> float:
+        if self.limited:
+            raise UnsupportedError("one sequence alone")
+        assert len({tuple(ids) for ids in prompts}) == len(prompts)
+        return 100.0 * len(prompts)
+
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +199,35 @@ def test_models_beside_rivals(tiny_llama: Path, fakes: None) -> None:
         assert row["theirs"]["median"] == (1000.0 if row["what"] == "prefill 4" else 100.0)
 
 
+def test_sequences_together_beside_rivals(tiny_llama: Path, fakes: None) -> None:
+    vs = ("llama.cpp", "openvino")
+    request = Request(1, vs, str(tiny_llama), prompts=(), decode=3, sequences=(1, 3), rounds=3)
+    rows = rows_of(request)
+    assert [(row["what"], row["vs"], row.get("error")) for row in rows] == [
+        ("decode", "llama.cpp", None),
+        ("decode", "openvino", None),
+        ("decode 1 together", "openvino", "one sequence alone"),
+        ("decode 1 together", "llama.cpp", None),
+        ("decode 3 together", "llama.cpp", None),
+    ]
+    assert [row["theirs"]["median"] for row in rows if row["vs"] == "llama.cpp"] == [100.0, 100.0, 300.0]
+    one, three = rows[-2:]
+    assert one["roofline"] > 0
+    # Weights are read once for all, and operations are those of each.
+    per_token = {row["what"]: row["gflops"] / row["ours"]["median"] for row in (one, three)}
+    assert per_token["decode 3 together"] == pytest.approx(per_token["decode 1 together"], rel=0.01)
+    reads = [row["gbps"] / row["ours"]["median"] for row in (one, three)]
+    assert reads[1] < 0.6 * reads[0]
+
+
+def test_sequences_decode_together_step_by_step(tiny_llama: Path) -> None:
+    ours = models.Ours(models.Setting(str(tiny_llama), 1, 256))
+    prompts = [[number, *range(20, 40)] for number in range(3)]
+    for steps in (1, 5):
+        assert ours.decode_together(prompts, steps) > 0
+        assert ours._engines[3].is_idle
+
+
 def test_every_prompt_is_processed_whole(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a prompt has in common with the one before it isn't taken over: that would be the rate of another."""
     ours = models.Ours(models.Setting(str(tiny_llama), 1, 256))
@@ -215,6 +250,7 @@ def test_positions_that_a_request_needs() -> None:
     assert Request(1, prompts=(16,), decode=48).positions == 32 + 1 + 48
     assert Request(1, prompts=(16,), decode=10, contexts=(8192,)).positions == 8192 + 1 + 10
     assert Request(1, prompts=(), decode=0, contexts=(8192,)).positions == 1
+    assert Request(1, prompts=(16,), decode=10, sequences=(4, 16)).positions == 32 + 16 + 1 + 10
 
 
 def test_a_context_beyond_the_model(tiny_llama: Path) -> None:
@@ -233,6 +269,8 @@ def test_a_rival_runs_a_model(name: str, tmp_path: Path) -> None:
     for _ in range(2):
         assert loaded.prefill(list(range(10, 74))) > 0
         assert loaded.decode(list(range(10, 74)), 4) > 0
+        if name != "openvino":
+            assert loaded.decode_together([[number, *range(10, 30)] for number in range(3)], 4) > 0
 
 
 def test_what_is_missing_is_got_by() -> None:
@@ -293,6 +331,9 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--model", "smollm2", "--shape", "7b-q4_0"), "'--shape' makes a model, so '--model' can't name one"),
         (("--model", "smollm2", "--layers", "2"), "'--layers' says nothing about what isn't a '--shape'"),
         (("--context", "100"), "'--context' says nothing about kernels"),
+        (("--sequences", "2"), "'--sequences' says nothing about kernels"),
+        (("--model", "smollm2", "--sequences", "65"), "'--sequences' must be at most 64, but is 65"),
+        (("--model", "smollm2", "--sequences", "2", "--decode", "0"), "'--sequences' decodes, but '--decode' is 0"),
         (("--model", "smollm2", "--context", "x"), "'--context' expects positive numbers"),
         (("--model", "smollm2", "--activations", "int8,int9"), "'--activations' expects some of int8, "),
         (("--shape", "7b-q5"), "'shape' expects a size (1b, 7b, 8b)"),
