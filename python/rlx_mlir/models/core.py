@@ -184,7 +184,18 @@ class Core:
             if chat:
                 raise InputError("'chat' is True, but the prompt is a list of token ids")
             return prompt  # type: ignore[return-value]
-        text = self.chat_template.render(messages)
+        return self.chat_ids(messages)
+
+    def chat_ids(self, messages: Sequence[Mapping[str, object]], **variables: object) -> list[int]:
+        """Token ids of messages in the chat template, up to where the model's answer begins.
+
+        Args:
+            messages: mappings with "role" and "content".
+            variables: what the template reads beside, such as ``tools``, see `ChatTemplate.render`.
+
+        Raises ChatTemplateError where the file has no template, or it refuses the messages; and as `render` does.
+        """
+        text = self.chat_template.render(messages, **variables)
         has_bos = bool(self.chat_template.bos_token) and text.startswith(self.chat_template.bos_token)
         return self.tokenizer.tokenize(text, bos=False if has_bos else None, special=True)
 

@@ -19,7 +19,21 @@ from rlx_mlir import budgets
 from rlx_mlir.activations import way_of
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.paths import write_output
-from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, evaluate, finetune, fuzz, graphs, profile, tune
+from rlx_mlir.tools import (
+    bench,
+    cache,
+    calibrate,
+    chat,
+    check_gpu,
+    embed,
+    evaluate,
+    finetune,
+    fuzz,
+    graphs,
+    profile,
+    serve,
+    tune,
+)
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -71,7 +85,21 @@ _DEBUG = "RLX_DEBUG"
 
 #: The order in which commands are listed: what most people need first.
 _ORDER = (
-    *("generate", "embed", "models", "inspect", "compile", "emit", "report", "draw", "export", "estimate", "ops"),
+    *(
+        "generate",
+        "chat",
+        "serve",
+        "embed",
+        "models",
+        "inspect",
+        "compile",
+        "emit",
+        "report",
+        "draw",
+        "export",
+        "estimate",
+        "ops",
+    ),
     *("bench", "profile", "tune", "cache", "finetune", "merge-lora", "eval"),
 )
 
@@ -176,6 +204,19 @@ app.command(
     )
 )(embed.embed)
 
+app.command(
+    epilog=example(
+        "rlx chat smollm2",
+        "rlx chat model.gguf --system 'Answer in one sentence.' --context 8192 --kv-cache f16",
+    )
+)(chat.chat)
+app.command(
+    epilog=example(
+        "rlx serve smollm2",
+        "rlx serve model.gguf --port 8080 --sequences 16 --context 4096 --kv-cache f16",
+        "RLX_API_KEY=secret rlx serve smollm2 --host 0.0.0.0 --embeddings minilm",
+    )
+)(serve.serve)
 app.command(
     epilog=example(
         "rlx finetune smollm2 dialogues.jsonl --lora 8 -o adapter --eval 0.1",
