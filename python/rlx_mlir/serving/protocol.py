@@ -49,6 +49,11 @@ class Protocol(H11Protocol):
         elif not self.transport.is_closing():
             self._wait()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:  # of the next head there is a part
+            self._wait()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
