@@ -39,9 +39,15 @@ EMPTY = {"type": "object", "properties": {}, "additionalProperties": False}
 FUNCTIONS = (Function("weather", SCHEMA, TOOL), Function("now", EMPTY, BARE))
 HERMES = (
     "{% if tools %}{{ tools | tojson }}<tool_call>{% endif %}{% for m in messages %}{{ m.role }}: {{ m.content }}"
-    "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}\n{% endfor %}"
+    "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}"
 )
 LLAMA = '{{ tools }} ipython {"name": "x", "parameters": {}}'
+#: The same marks, and few tokens: the tiny model has 256 positions.
+SHORT = {
+    "hermes": "{% if tools %}<tool_call>{% endif %}{{ messages[0].content }}",
+    "llama": "{% if tools %}ipython \"parameters\"{% endif %}{{ messages[0].content }}",
+    "generic": tiny_models.TEMPLATE,
+}
 CHATS = "/v1/chat/completions"
 ASKED: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "seed": 1}
 
@@ -173,7 +179,7 @@ def test_templates_that_know_calls_get_them() -> None:
     assert found[2]["content"] == ""
     assert found[2]["tool_calls"][0]["function"] == {"name": "now", "arguments": {"a": [1]}}
     text = ChatTemplate(HERMES).render(found, tools=[TOOL])
-    assert text.endswith('<tool_call>system: one\nuser: two\nassistant: now{"a": [1]}\ntool: noon\n')
+    assert text.endswith('<tool_call>system: oneuser: twoassistant: now{"a": [1]}tool: noon')
     assert TALK[2]["content"] is None  # what was given is as it was
 
 
@@ -207,11 +213,10 @@ def model(tiny_llama: Path) -> Model:
     return load_model(tiny_llama, context=256, chunk=16)
 
 
-@pytest.fixture(scope="module", params=[HERMES, LLAMA, ""], ids=["hermes", "llama", "generic"])
+@pytest.fixture(scope="module", params=SHORT)
 def server(request: pytest.FixtureRequest, model: Model) -> Iterator[Served]:
     own = model.chat_template
-    if request.param:
-        model._template = ChatTemplate(request.param)
+    model._template = ChatTemplate(SHORT[request.param])
     with served(model) as found:
         yield found
     model._template = own
@@ -231,7 +236,8 @@ G = {"type": "function", "function": {"name": "g"}}
 
 
 def ask(client: httpx.Client, **more: Any) -> Any:
-    asked = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "tools": [F], **more}
+    blanks = {str(3 + byte): -100 for byte in b" \t\r\n"}  # of which a random model makes many
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "tools": [F], "logit_bias": blanks, **more}
     reply = client.post(CHATS, json=asked)
     assert reply.status_code == 200, reply.text
     return reply
@@ -270,13 +276,13 @@ def test_a_model_that_has_to_call(client: httpx.Client) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_a_model_that_may_call_or_may_not(client: httpx.Client, model: Model) -> None:
+def test_a_model_that_may_call_or_may_not(client: httpx.Client) -> None:
     free = ask(client, max_tokens=12, seed=1).json()["choices"][0]
     assert "tool_calls" not in free["message"]
     assert free["message"]["content"]
     none = ask(client, max_tokens=12, seed=1, tool_choice="none").json()["choices"][0]
-    plain = client.post(CHATS, json={**ASKED, "messages": [{"role": "user", "content": "x"}], "max_tokens": 12})
-    assert none["message"] == plain.json()["choices"][0]["message"]  # it isn't told of them
+    plain = ask(client, max_tokens=12, seed=1, tools=None).json()["choices"][0]
+    assert none["message"] == plain["message"]  # it isn't told of them
 
 
 def test_wrong_tools(client: httpx.Client) -> None:
