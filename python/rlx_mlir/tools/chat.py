@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -106,7 +107,7 @@ class Conversation:
             return
         try:
             for piece in generation:
-                self._console.print(piece, end="", markup=False)
+                self._console.print(visible(piece), end="", markup=False)
                 self._console.file.flush()
         except KeyboardInterrupt:
             self._console.print(" …", end="")
@@ -168,6 +169,11 @@ class Conversation:
             f"{own.prompt_tokens + own.reused_tokens + own.generated_tokens} of {self._model.context} positions",
             markup=False,
         )
+
+
+def visible(text: str) -> str:
+    """A text without characters that do something to a terminal: what a model writes may be anything."""
+    return "".join(own for own in text if own in "\n\t" or unicodedata.category(own) != "Cc")
 
 
 def _reader() -> Callable[[str], str]:

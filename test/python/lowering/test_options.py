@@ -149,6 +149,12 @@ LINES = (
     "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --no-prepared-cache --device cpu --json "
     "--stats",
     "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero --activations exact --context 64 --chunk 16",
+    "chat {llama} --system short --max-tokens 2 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --device cpu --threads 1 "
+    "--activations exact --context 64 --chunk 16 --kv-cache f16",
+    "serve {llama} --host 127.0.0.1 --port 0 --name tiny --embeddings {bert} --api-key key --sequences 2 --queue 3 "
+    "--memory 100 --prefix-memory 1 --max-tokens 20 --time-limit 60 --body-limit 100 --connections 9 --grace 1 "
+    "--allowed-host a.example --cors-origin https://a.example --log --device cpu --threads 1 --activations exact "
+    "--context 64 --chunk 16 --kv-cache f16",
     "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --prompt query --json",
     "models --json",
     "models --verify",
@@ -313,6 +319,9 @@ def test_command_line(line: str, made: dict[str, str], tmp_path: Path, monkeypat
     )  # in place of hundreds of MB
     if line.startswith(("cache", "models")):  # the others share what is compiled
         monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
+    if line.startswith("serve"):  # it would serve until a signal; test/python/serving does
+        pytest.importorskip("starlette", reason="needs the extra 'serve'")
+        monkeypatch.setattr("rlx_mlir.serving.server.run", lambda _service, _listener, ready: ready())
     words = [word.format(**made, out=tmp_path / "out") for word in line.split()]
 
     result = CliRunner().invoke(app, words)

@@ -45,7 +45,7 @@ LLAMA = '{{ tools }} ipython {"name": "x", "parameters": {}}'
 #: The same marks, and few tokens: the tiny model has 256 positions.
 SHORT = {
     "hermes": "{% if tools %}<tool_call>{% endif %}{{ messages[0].content }}",
-    "llama": "{% if tools %}ipython \"parameters\"{% endif %}{{ messages[0].content }}",
+    "llama": '{% if tools %}ipython "parameters"{% endif %}{{ messages[0].content }}',
     "generic": tiny_models.TEMPLATE,
 }
 CHATS = "/v1/chat/completions"
@@ -237,7 +237,13 @@ G = {"type": "function", "function": {"name": "g"}}
 
 def ask(client: httpx.Client, **more: Any) -> Any:
     blanks = {str(3 + byte): -100 for byte in b" \t\r\n"}  # of which a random model makes many
-    asked = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "tools": [F], "logit_bias": blanks, **more}
+    asked = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "x"}],
+        "tools": [F],
+        "logit_bias": blanks,
+        **more,
+    }
     reply = client.post(CHATS, json=asked)
     assert reply.status_code == 200, reply.text
     return reply

@@ -22,7 +22,7 @@ import pytest
 pytest.importorskip("starlette", reason="needs the extra 'serve'")
 
 import httpx
-from served import Served, served
+from served import served
 
 from rlx_mlir.errors import InputError
 from rlx_mlir.models.engine import Engine
@@ -542,7 +542,9 @@ def test_the_command_ends_by_signals(number: signal.Signals, model: Model) -> No
     options = ("--port", 0, "--context", 128, "--chunk", 16, "--name", "tiny", "--log")
     process, url = start(model.file.path, *options, RLX_API_KEY="k3y")
     try:
-        with httpx.Client(base_url=url, trust_env=False, timeout=120, headers={"Authorization": "Bearer k3y"}) as client:
+        with httpx.Client(
+            base_url=url, trust_env=False, timeout=120, headers={"Authorization": "Bearer k3y"}
+        ) as client:
             with client.stream("POST", CHATS, json={**LONG, "stream": True}) as reply:
                 lines = reply.iter_lines()
                 next(lines)
