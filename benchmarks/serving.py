@@ -4,9 +4,9 @@
     python benchmarks/serving.py smollm2 --clients 8 --seconds 30
     python benchmarks/serving.py smollm2 --clients 8 --seconds 30 --rounds 3 --vs llama.cpp --python OTHER/bin/python
 
-starts `rlx serve` of this environment; with --vs also llama-cpp-python's server of another one, in turns. All read their
-answers as streams, of the same number of tokens: the end of the model's turn is forbidden by a bias. What is printed, a
-line for each round:
+starts `rlx serve` of this environment; with --vs also llama-cpp-python's server of another one, in turns. All read
+their answers as streams, of the same number of tokens: the end of the model's turn is forbidden by a bias. What is
+printed, a line for each round:
 
 - tokens per second of all clients, and requests;
 - percentiles 50, 95 and 99 of the time to the first token, and between tokens, in ms;

@@ -186,7 +186,7 @@ class Core:
             return prompt  # type: ignore[return-value]
         return self.chat_ids(messages)
 
-    def chat_ids(self, messages: Sequence[Mapping[str, object]], **variables: object) -> list[int]:
+    def chat_ids(self, messages: Sequence[Mapping[str, object]], **variables: Any) -> list[int]:
         """Token ids of messages in the chat template, up to where the model's answer begins.
 
         Args:

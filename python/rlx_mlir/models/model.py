@@ -164,7 +164,6 @@ class Model(Core):
         prompts: Sequence[Prompt],
         *,
         sequences: int = 8,
-        seed: int | None = None,
         chat: bool | None = None,
         on_done: Callable[[Generation], object] | None = None,
         **options: Unpack[Options],
@@ -177,9 +176,9 @@ class Model(Core):
         Args:
             prompts, chat: see `generate`.
             sequences: worked on at a time, at most 64.
-            seed: of the first prompt; the one of index i has ``seed + i``.
             on_done: called with each generation that has ended, in the order in which they end.
-            options: those of `generate`, but for ``draft``.
+            options: those of `generate`, but for ``draft``; ``seed`` is of the first prompt, the one of index i has
+                ``seed + i``.
 
         Returns the generations, which have all ended, in the order of the prompts. Raises as `generate` does, before
         anything is generated.
@@ -188,24 +187,21 @@ class Model(Core):
             raise InputError(f"'prompts' are several prompts, but got {checks.shown(prompts)}")
         if on_done is not None:
             checks.callback("on_done", on_done, "generation")
-        seeds = [seed] * len(prompts)
-        if seed is not None:
+        own: list[Options] = [options] * len(prompts)
+        if (seed := options.get("seed")) is not None:
             first = checks.whole("seed", seed, most=2**128 - 1 - len(prompts))
-            seeds = [first + i for i in range(len(prompts))]
+            own = [{**options, "seed": first + i} for i in range(len(prompts))]
         done = on_done or _nothing
         if self.on_gpu:
-            every = [
-                self.generate(prompt, chat=chat, seed=own, **options)
-                for prompt, own in zip(prompts, seeds, strict=True)
-            ]
+            every = [self.generate(prompt, chat=chat, **each) for prompt, each in zip(prompts, own, strict=True)]
             for generation in every:
                 _ended(generation)
                 done(generation)
             return every
         with Engine(self, sequences=sequences, queue=max(len(prompts), 1)) as engine:
             requests = [
-                engine.add(prompt, chat=chat, seed=own, on_done=done, on_text=_nothing, **options)
-                for prompt, own in zip(prompts, seeds, strict=True)
+                engine.add(prompt, chat=chat, on_done=done, on_text=_nothing, **each)
+                for prompt, each in zip(prompts, own, strict=True)
             ]
             engine.run()
         return list(requests)

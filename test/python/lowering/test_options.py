@@ -149,8 +149,8 @@ LINES = (
     "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --no-prepared-cache --device cpu --json "
     "--stats",
     "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero --activations exact --context 64 --chunk 16",
-    "chat {llama} --system short --max-tokens 2 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --device cpu --threads 1 "
-    "--activations exact --context 64 --chunk 16 --kv-cache f16",
+    "chat {llama} --system short --max-tokens 2 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --device cpu "
+    "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16",
     "serve {llama} --host 127.0.0.1 --port 0 --name tiny --embeddings {bert} --api-key key --sequences 2 --queue 3 "
     "--memory 100 --prefix-memory 1 --max-tokens 20 --time-limit 60 --body-limit 100 --connections 9 --grace 1 "
     "--allowed-host a.example --cors-origin https://a.example --log --device cpu --threads 1 --activations exact "
