@@ -15,14 +15,14 @@ import pytest
 import tiny_encoders
 
 pytest.importorskip("starlette", reason="needs the extra 'serve'")
-openai = pytest.importorskip("openai", reason="needs openai, of the extra 'test'")
-
 import httpx
 from served import Served, served
 
 from rlx_mlir.models.embedding import Encoder, load_encoder
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.model import Model
+
+openai = pytest.importorskip("openai", reason="needs openai, of the extra 'test'")
 
 CONTEXT = 256
 CHAT = [{"role": "user", "content": "hello"}]

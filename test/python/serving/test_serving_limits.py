@@ -460,7 +460,7 @@ def test_addresses_that_cannot_be_had() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"nothing can listen at 127.0.0.1, port {port}: "):
             listen("127.0.0.1", port)
-    with pytest.raises(InputError, match="nothing can listen at no.such.host.invalid"):
+    with pytest.raises(InputError, match="nothing can listen at no"):
         listen("no.such.host.invalid", 0)
 
 
@@ -542,9 +542,8 @@ def test_the_command_ends_by_signals(number: signal.Signals, model: Model) -> No
     options = ("--port", 0, "--context", 128, "--chunk", 16, "--name", "tiny", "--log")
     process, url = start(model.file.path, *options, RLX_API_KEY="k3y")
     try:
-        with httpx.Client(
-            base_url=url, trust_env=False, timeout=120, headers={"Authorization": "Bearer k3y"}
-        ) as client:
+        key = {"Authorization": "Bearer k3y"}
+        with httpx.Client(base_url=url, trust_env=False, timeout=120, headers=key) as client:
             with client.stream("POST", CHATS, json={**LONG, "stream": True}) as reply:
                 lines = reply.iter_lines()
                 next(lines)
