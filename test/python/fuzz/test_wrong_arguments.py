@@ -404,6 +404,7 @@ def models(path: Path) -> dict[str, Call]:
 
     more = tuple(inspect.signature(model.generate).parameters)[1:]
     return {
+        "chat_ids": Call(model.chat_ids, ([{"role": "user", "content": "a"}],)),
         "detokenize": Call(model.detokenize, ([3],)),
         "emit": Call(model.emit, ("decode", "hir")),
         "generate": Call(generate, ("a",), more=more),
@@ -419,6 +420,7 @@ def encoders(path: Path) -> dict[str, Call]:
         "embed": Call(encoder.embed, (["the cat"],)),
         "embed_tokens": Call(encoder.embed_tokens, ([[5, 6]],)),
         "module": Call(encoder.module),
+        "token_ids": Call(encoder.token_ids, (["the cat"],)),
         "tokenize": Call(encoder.tokenize, ("the cat",)),
     }
 
