@@ -151,7 +151,11 @@ class ChatTemplate:
 
     def _checked(self, messages: object) -> list[dict[str, object]]:
         """The messages, as the template gets them."""
-        if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        if (
+            isinstance(messages, str | bytes | Mapping)
+            or not isinstance(messages, Iterable)
+            or getattr(messages, "ndim", 1) != 1  # numbers are iterable arrays for Python, too
+        ):
             raise InputError(f"messages must be a list of mappings, but are of type {type(messages).__name__}")
         found = []
         for index, message in enumerate(messages):

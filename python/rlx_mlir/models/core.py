@@ -193,11 +193,25 @@ class Core:
             if chat:
                 raise InputError("'chat' is True, but the prompt is a list of token ids")
             return prompt  # type: ignore[return-value]
+        if not behind:
+            return self.chat_ids(messages)
+        return self.tokenizer.tokenize(
+            self.chat_template.after_answer(messages), bos=False, special=True, continued=True
+        )
+
+    def chat_ids(self, messages: Sequence[Mapping[str, object]], **variables: Any) -> list[int]:
+        """Token ids of messages in the chat template, up to where the model's answer begins.
+
+        Args:
+            messages: mappings with "role" and "content".
+            variables: what the template reads beside, such as ``tools``, see `ChatTemplate.render`.
+
+        Raises ChatTemplateError where the file has no template, or it refuses the messages; and as `render` does.
+        """
         template = self.chat_template
-        text = template.after_answer(messages) if behind else template.render(messages)
+        text = template.render(messages, **variables)
         has_bos = bool(template.bos_token) and text.startswith(template.bos_token)
-        bos = False if has_bos or behind else None
-        return self.tokenizer.tokenize(text, bos=bos, special=True, continued=behind)
+        return self.tokenizer.tokenize(text, bos=False if has_bos else None, special=True)
 
     def checked_ids(self, given: Sequence[int] | np.ndarray, what: str) -> list[int]:
         """Checked token ids: an index outside the embedding table would be clamped in silence."""

@@ -159,6 +159,12 @@ class Encoder:
 
         Raises InputError where an element isn't a string or isn't Unicode, and where there is no such prompt.
         """
+        return self.embed_tokens(self.token_ids(texts, truncate=truncate, prompt_name=prompt_name))
+
+    def token_ids(
+        self, texts: str | Sequence[str], *, truncate: bool = True, prompt_name: str | None = None
+    ) -> list[list[int]]:
+        """The ids of tokens that `embed` reads of texts, prompts and special ones included; raises as it does."""
         prompt = self._prompt(prompt_name)
         read = [self.config.texts.apply(text, prompt) for text in _texts(texts)]
         ids = self.tokenizer.encode(read, truncate=checks.flag("truncate", truncate))
@@ -169,7 +175,7 @@ class Encoder:
                     requested=len(tokens),
                     limit=self.config.max_tokens,
                 )
-        return self.embed_tokens(ids)
+        return ids
 
     def _prompt(self, name: str | None) -> str:
         if name is not None:

@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from .tokenizer import Tokenizer
 
 
-class OptionsOfMany(TypedDict, total=False):
-    """Options of `Model.generate`, which says what they mean, about what follows each of several prompts."""
+class Options(TypedDict, total=False):
+    """Options of `Model.generate`, which says what they mean, about what follows a prompt."""
 
     max_tokens: int
     temperature: float
     top_k: int
     top_p: float
     min_p: float
+    seed: int | None
     greedy: bool
     stop: str | Sequence[str]
     ignore_eos: bool
@@ -39,12 +40,6 @@ class OptionsOfMany(TypedDict, total=False):
     logits_processors: Sequence[Processor]
     logprobs: int
     response_format: Mapping[str, Any] | None
-
-
-class Options(OptionsOfMany, total=False):
-    """The same about what follows one prompt."""
-
-    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -376,4 +371,4 @@ class Generation(Iterator[str]):
         self.finish_reason = self.finish_reason or "closed"
 
 
-__all__ = ["Generation", "Options", "OptionsOfMany", "Stats", "StopStrings", "Task", "peak_rss", "pieces", "task_of"]
+__all__ = ["Generation", "Options", "Stats", "StopStrings", "Task", "peak_rss", "pieces", "task_of"]

@@ -18,7 +18,7 @@ from . import decoder, saved
 from .choosing import Processor
 from .core import Core, Prompt
 from .engine import Engine
-from .generation import Generation, OptionsOfMany, pieces
+from .generation import Generation, Options, pieces
 from .programs import maxima
 from .session import Floats, Session
 from .speculation import Drafter, DraftModel, Lookup, Speculation, check_vocabulary
@@ -166,7 +166,7 @@ class Model(Core):
         sequences: int = 8,
         chat: bool | None = None,
         on_done: Callable[[Generation], object] | None = None,
-        **options: Unpack[OptionsOfMany],
+        **options: Unpack[Options],
     ) -> list[Generation]:
         """Continues several prompts, ``sequences`` of them at a time, see `Engine`; on GPUs one after another.
 

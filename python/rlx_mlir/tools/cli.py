@@ -24,6 +24,7 @@ from rlx_mlir.tools import (
     bench,
     cache,
     calibrate,
+    chat,
     check_gpu,
     embed,
     evaluate,
@@ -32,6 +33,7 @@ from rlx_mlir.tools import (
     generate,
     graphs,
     profile,
+    serve,
     tune,
 )
 from rlx_mlir.tools.options import (
@@ -82,6 +84,8 @@ _ORDER = (
     *(
         "generate",
         "batch",
+        "chat",
+        "serve",
         "embed",
         "models",
         "inspect",
@@ -214,6 +218,19 @@ app.command(
     )
 )(embed.embed)
 
+app.command(
+    epilog=example(
+        "rlx chat smollm2",
+        "rlx chat model.gguf --system 'Answer in one sentence.' --context 8192 --kv-cache f16",
+    )
+)(chat.chat)
+app.command(
+    epilog=example(
+        "rlx serve smollm2",
+        "rlx serve model.gguf --port 8080 --sequences 16 --context 4096 --kv-cache f16",
+        "RLX_API_KEY=secret rlx serve smollm2 --host 0.0.0.0 --embeddings minilm",
+    )
+)(serve.serve)
 app.command(
     epilog=example(
         "rlx finetune smollm2 dialogues.jsonl --lora 8 -o adapter --eval 0.1",

@@ -435,6 +435,7 @@ def models(path: Path) -> dict[str, Call]:
         ),
         "restore": Call(model.restore, (path.with_suffix(".session"),), of_files=True),
         "session": Call(model.session),
+        "chat_ids": Call(model.chat_ids, ([{"role": "user", "content": "a"}],)),
         "detokenize": Call(model.detokenize, ([3],)),
         "emit": Call(model.emit, ("decode", "hir")),
         "generate": Call(generate, ("a",), more=more),
@@ -504,6 +505,7 @@ def encoders(path: Path) -> dict[str, Call]:
         "embed": Call(encoder.embed, (["the cat"],)),
         "embed_tokens": Call(encoder.embed_tokens, ([[5, 6]],)),
         "module": Call(encoder.module),
+        "token_ids": Call(encoder.token_ids, (["the cat"],)),
         "tokenize": Call(encoder.tokenize, ("the cat",)),
     }
 

@@ -162,10 +162,16 @@ LINES = (
     "--top-k 3 --top-p 0.9 --min-p 0.1 --seed 1 --stop zzz --repetition-penalty 1.1 --presence-penalty 0.1 "
     "--frequency-penalty 0.1 --logprobs 1 --regex [0-9]+ --threads 1 --activations exact --context 64 --chunk 16 "
     "--kv-cache f32 --no-prepared-cache --device cpu --json",
-    "batch {llama} {prompts} -o {out} --greedy --max-tokens 2 --nonfinite zero --quantize q8_0 --lora {adapter} --grammar {grammar} "
-    "--activations exact --context 64 --chunk 16",
+    "batch {llama} {prompts} -o {out} --greedy --max-tokens 2 --nonfinite zero --quantize q8_0 --lora {adapter} "
+    "--grammar {grammar} --activations exact --context 64 --chunk 16",
     "batch {llama} {prompts} -o {out} --max-tokens 30 --json-schema {schema} --activations exact --context 64 "
     "--chunk 16",
+    "chat {llama} --system short --max-tokens 2 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --device cpu "
+    "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16",
+    "serve {llama} --host 127.0.0.1 --port 0 --name tiny --embeddings {bert} --api-key key --sequences 2 --queue 3 "
+    "--memory 100 --prefix-memory 1 --max-tokens 20 --time-limit 60 --body-limit 100 --connections 9 --grace 1 "
+    "--allowed-host a.example --cors-origin https://a.example --log --device cpu --threads 1 --activations exact "
+    "--context 64 --chunk 16 --kv-cache f16",
     "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --prompt query --json",
     "models --json",
     "models --verify",
@@ -341,6 +347,9 @@ def test_command_line(line: str, made: dict[str, str], tmp_path: Path, monkeypat
     )  # in place of hundreds of MB
     if line.startswith(("cache", "models")):  # the others share what is compiled
         monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
+    if line.startswith("serve"):  # it would serve until a signal; test/python/serving does
+        pytest.importorskip("starlette", reason="needs the extra 'serve'")
+        monkeypatch.setattr("rlx_mlir.serving.server.run", lambda _service, _listener, ready: ready())
     words = [word.format(**made, out=tmp_path / "out") for word in line.split()]
 
     result = CliRunner().invoke(app, words)

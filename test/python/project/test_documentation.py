@@ -6,12 +6,14 @@ Blocks that need files or output of their own to be looked at are run elsewhere:
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_harness import emulated_device
-from documents import ROOT, blocks, run, run_python, shell
+from documents import ROOT, blocks, environment, run, run_python, shell
 from typer.main import get_command
 
 import rlx_mlir as rlx
@@ -49,7 +51,8 @@ ELSEWHERE = {
 }
 HERE = (
     *("docs/control-flow.md", "docs/differentiation.md", "docs/finetuning.md", "docs/fuzzing.md", "docs/gpu.md"),
-    *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/sessions.md"),
+    *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/serving.md"),
+    "docs/sessions.md",
     *("docs/sizes.md", "docs/tutorial.md"),
 )
 
@@ -314,6 +317,30 @@ def test_the_page_on_sessions_runs(tiny_llama: Path, tmp_path: Path) -> None:
         shell(block.text.replace(" --max-tokens", " --context 256 --max-tokens"), tmp_path)
     found = [json.loads(line) for line in (tmp_path / "texts.jsonl").read_text().splitlines()]
     assert [(row["line"], row.get("id"), row["generated_tokens"]) for row in found] == [(1, 1, 8), (2, None, 3)]
+
+
+@pytest.mark.slow
+def test_the_page_on_serving_runs(tiny_llama: Path, tmp_path: Path) -> None:
+    """Its command serves, at a port that is free, and its program is answered."""
+    pytest.importorskip("starlette", reason="needs the extra 'serve'")
+    pytest.importorskip("openai", reason="needs openai, of the extra 'test'")
+    shutil.copy(tiny_llama, tmp_path / "model.gguf")
+    (command,), (program,) = blocks("docs/serving.md", "sh"), blocks("docs/serving.md", "python")
+    words = shlex.split(command.text.replace("--port 8000", "--port 0"))
+    line = [sys.executable, "-m", "rlx_mlir.tools.cli", *words[1:]]
+    server = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment())
+    try:
+        assert server.stderr is not None
+        said = server.stderr.readline()
+        assert said.startswith("rlx: serving tiny at http://127.0.0.1:")
+        own = dataclasses.replace(program, text=program.text.replace("http://127.0.0.1:8000", said.split()[-1]))
+        printed = run_python([own], tmp_path)
+        assert "{" in printed  # a random model may fill up its context with blanks
+        server.terminate()
+        assert server.wait(120) == 0
+    finally:
+        server.kill()
+        server.communicate()
 
 
 @pytest.mark.slow

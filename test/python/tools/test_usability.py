@@ -279,7 +279,7 @@ def test_errors_of_commands_name_no_line_of_python(tiny_llama: Path) -> None:
 def test_commands_are_listed_in_the_order_of_their_use() -> None:
     text = CliRunner().invoke(app, ["--help"]).stdout
     listed = re.findall(r"^│ ([a-z]+) ", text, re.MULTILINE)
-    assert listed[:5] == ["generate", "batch", "embed", "models", "inspect"]
+    assert listed[:6] == ["generate", "batch", "chat", "serve", "embed", "models"]
     assert listed[-2:] == ["fuzz", "interesting"]
 
 
