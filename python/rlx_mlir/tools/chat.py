@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlx_mlir.errors import InputError, RlxError, did_you_mean
-from rlx_mlir.tools.loading import Loading, loads_model
+from rlx_mlir.tools.loading import Loading, takes_options
 from rlx_mlir.tools.options import progress, writing
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _HELP = """\
 Ctrl-C stops an answer; a line that ends with \\ goes on in the next one."""
 
 
-@loads_model
+@takes_options
 def chat(
     loading: Loading,
     system: Annotated[str | None, typer.Option(help="What the model is told first.", show_default=False)] = None,

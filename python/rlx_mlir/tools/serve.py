@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlx_mlir.errors import InputError
-from rlx_mlir.tools.loading import Loading, loads_model
+from rlx_mlir.tools.loading import Loading, takes_options
 from rlx_mlir.tools.options import progress
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _KEY = "RLX_API_KEY"
 _MB = 1_000_000
 
 
-@loads_model
+@takes_options
 def serve(
     loading: Loading,
     host: Annotated[str, typer.Option(help="Address to listen at; others than this machine's own need a key.")] = (

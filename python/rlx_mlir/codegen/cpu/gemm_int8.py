@@ -282,7 +282,7 @@ def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool)
     vectors = panels[0].vectors
 
     def run_all(
-        carry: Structure, step: Callable[[Index, _Weights, Structure], Structure], _leads: Value | None
+        carry: Structure, step: Callable[[Index, _Weights, Structure], Structure], leads: Value | None
     ) -> Structure:
         def at_runs(block: Index, runs: Sequence[Run], values: Structure) -> Structure:
             weights = _Weights(
