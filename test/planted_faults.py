@@ -177,8 +177,8 @@ NUMBERS = (
     fault(
         "infinities-cancel-in-products",
         "codegen/cpu/gemm_packed.py",
-        "                if here[0].layout.minimum:\n"
-        "                    values = _repaired(em, target, product, x, here, first, values)\n",
+        "            if here[0].layout.minimum:\n"
+        "                values = _repaired(em, target, product, x, here, first, values)\n",
         "",
         TESTS + "mir/test_infinite_operands.py",
     ),
@@ -308,9 +308,9 @@ FILES = (
     ),
     fault(
         "infinite-keys-without-a-name",
-        "models/model.py",
-        "            if bad.any():\n                position",
-        "            if bad.all():\n                position",
+        "models/session.py",
+        "        if bad.any():\n            position",
+        "        if bad.all():\n            position",
         TESTS + "models/test_model.py -k keys_beyond",
     ),
     fault(
@@ -336,9 +336,9 @@ FILES = (
     ),
     fault(
         "chosen-tokens-are-taken-over",
-        "models/model.py",
+        "models/session.py",
         "        most = min(self.prefilled, len(ids) - 1)",
-        "        most = min(len(self.tokens), len(ids) - 1)",
+        "        most = min(len(self._tokens), len(ids) - 1)",
         TESTS + "models/test_model.py -k taken_over",
     ),
 )
@@ -433,7 +433,7 @@ DOORS = (
     ),
     fault(
         "rows-without-a-token-are-chosen",
-        "models/model.py",
+        "models/session.py",
         "        return logits[: self.model.texts]",
         "        return logits",
         TESTS + "models/test_model.py -k padding",
@@ -468,7 +468,7 @@ DOORS = (
     ),
     fault(
         "models-compile-without-end",
-        "models/model.py",
+        "models/programs.py",
         "time_limit=budgets.current().compile_seconds if time_limit is None else time_limit",
         "time_limit=None",
         TESTS + "models/test_model.py -k compiling_has",

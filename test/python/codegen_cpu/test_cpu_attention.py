@@ -547,8 +547,7 @@ def test_code_size_is_independent_of_the_problem() -> None:
     ("change", "message"),
     [
         ({"q": "memref<?x?x16xf64>"}, "buffers of .*, but got memref<\\?x\\?x16xf64>"),
-        ({"v": "memref<?x?x16xf16>"}, "v of f32, as k is, but got memref<\\?x\\?x16xf16>"),
-        ({"q": "memref<?x?x16xf16>", "result": "memref<?x?x16xf16>"}, "k of f16, as q is, or q of f32, but got"),
+        ({"q": "memref<?x?x16xf16>", "result": "memref<?x?x16xf16>"}, "k and v of f16, as q is, or q of f32, but got"),
         ({"k": "memref<?x?x?xf32>"}, "2 heads of size 8 in the static dimensions"),
         ({"num_kv_heads": 3}, "multiple of num_kv_heads, but got \\(2, 3\\)"),
         ({"mask_kind": "custom"}, "a mask for custom and bias, but got None"),

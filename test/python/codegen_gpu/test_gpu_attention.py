@@ -531,7 +531,7 @@ def test_choice(case: Case, chip: str, schedule: str) -> None:
     [
         (replace(LLAMA, size=20), "expects heads of multiples of 8 up to 256, but they are of 20"),
         (replace(LLAMA, size=512), "expects heads of multiples of 8 up to 256, but they are of 512"),
-        (replace(LLAMA, element="f16", stored="bf16"), "expects k of f16, as q is, or q of f32"),
+        (replace(LLAMA, element="f16", stored="bf16"), "expects k and v of f16, as q is, or q of f32"),
     ],
 )
 def test_what_no_schedule_covers_is_refused_with_the_reason(case: Case, reason: str) -> None:

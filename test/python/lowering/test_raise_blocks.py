@@ -330,12 +330,31 @@ def test_a_mask_of_what_comes_later_is_causal(low: float, form: str) -> None:
 def test_a_mask_of_keys_isnt_repeated() -> None:
     def build(m: GraphModule) -> Value:
         q, k, v = (heads(m, name, 2) for name in "qkv")
-        mask = m.expand(m.reshape(m.input("mask", ["b", "s"]), ["b", 1, 1, "s"]), ["b", 1, "s", "s"])
-        return together(m, written_out(m, q, k, v, mask))
+        seen = m.reshape(m.input("mask", ["b", "s"]), ["b", 1, 1, "s"]) > 0.5
+        mask = (1.0 - m.cast(seen, "f32")) * float(np.finfo(np.float32).min)
+        return together(m, written_out(m, q, k, v, m.expand(mask, ["b", 1, "s", "s"])))
 
     left = raised(build)
     assert left["mir.attention"] == 1
     assert "mir.expand" not in left
+
+
+@pytest.mark.parametrize("form", ["given", "infinite", "overflows"])
+def test_a_mask_that_may_hide_all_keys_stays_as_it_is(form: str) -> None:
+    """Softmax of -inf alone is NaN, and attention that sees no key gives zeros."""
+
+    def build(m: GraphModule) -> Value:
+        q, k, v = (heads(m, name, 2) for name in "qkv")
+        given = m.reshape(m.input("mask", ["b", "s"]), ["b", 1, 1, "s"])
+        if form == "infinite":
+            given = m.where(given > 0.5, m.constant(np.float32(0)), m.constant(np.float32(-np.inf)))
+        elif form == "overflows":
+            given = (m.cast(given > 0.5, "f32") + 1.0) * float(np.finfo(np.float32).min)
+        return together(m, written_out(m, q, k, v, m.expand(given, ["b", 1, "s", "s"])))
+
+    m = GraphModule.mir("graph")
+    m.set_outputs({"y": build(m)})
+    assert "mir.attention" not in str(m.transform(PASS))
 
 
 def test_heads_that_several_queries_share() -> None:

@@ -339,5 +339,5 @@ def test_what_a_path_is(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is a folder without a config\.json"):
         load_model(tmp_path / "empty")
     (tmp_path / "empty" / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(InputError, match="is the folder of an encoder"):
+    with pytest.raises(InputError, match="is an encoder, which makes vectors of texts: use load_encoder"):
         load_model(tmp_path / "empty")

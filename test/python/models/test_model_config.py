@@ -421,5 +421,5 @@ def test_description_is_json_and_tells_models_apart(tmp_path: Path, tiny_llama: 
     assert decoder.describe(other_weights, "decode") == described
     assert decoder.describe(read(tmp_path, types={"attn_q": "q4_0"}), "decode") != described
     assert decoder.describe(read(tmp_path, {"attention__layer_norm_rms_epsilon": 1e-6}), "decode") != described
-    with pytest.raises(InputError, match="modules are prefill, decode, but got 'train'"):
+    with pytest.raises(InputError, match="modules are prefill, decode, batch, extend, but got 'train'"):
         decoder.describe(base, "train")

@@ -9,6 +9,7 @@ heads, which the operation reads where they are.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from rlx_mlir.rewriting import Rewriter
 #: What is added to the score of a key to hide it: from this number on, no sum with a score is another number.
 _HIDING = 1e30
 _HEADS = [0, 2, 1, 3]
+_LARGEST = 3.4028234663852886e38
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def add_patterns(raising: Raising) -> None:
             return None
         kind = str(python_value(op.mask_kind))
         condition = op.mask if kind == "custom" else _hidden(raising, op.mask)
-        if condition is not None and op.pos is None and _is_causal(raising, op, condition):
+        if condition is not None and op.pos is None and _is_causal(raising, *_sequences(raising, op), condition):
             return raising.replace(rewriter, op, _again(op, mask=None, mask_kind=_word("mask_kind", "causal")))
         source = _unexpanded(raising, op.mask)
         if source is None:
@@ -114,6 +116,11 @@ def _raise_attention(raising: Raising, op: mir.MatmulOp, rewriter: Rewriter) -> 
         return rewriter.no_match("queries, keys and values have other batches or heads")
     if not math.isfinite(scores.scale) or drops_rounding(op, rewriter):
         return None
+    if scores.mask is not None and not _leaves_a_key(raising, scores.mask, *(raising.dims(x)[-2] for x in (q, k))):
+        return rewriter.no_match(
+            "the mask may hide all keys of a query",
+            hint="softmax gives NaN for such a query, and attention zeros: mask by a finite number, or causally",
+        )
     images = [_images(raising, x) for x in (q, k, v)]
     mask = None if scores.mask is None else _mask(raising, scores.mask)
     if any(image is None for image in images) or (mask is None) != (scores.mask is None):
@@ -299,9 +306,51 @@ def _single(raising: Raising, mask: ir.Value) -> ir.Value:
     return mask
 
 
-def _is_causal(raising: Raising, op: mir.AttentionOp, condition: ir.Value) -> bool:
+def _leaves_a_key(raising: Raising, mask: ir.Value, rows: Size, columns: Size) -> bool:
+    """Whether a mask is seen to leave each query a key: it has no infinities, or hides what comes later."""
+    if _bounds(mask) is not None:
+        return True
+    condition = _hidden(raising, mask)
+    return condition is not None and _is_causal(raising, rows, columns, condition)
+
+
+def _bounds(value: ir.Value, depth: int = 12) -> tuple[float, float] | None:
+    """Numbers of f32 that a value lies between; None where none are seen.
+
+    Args:
+        depth: so many operations are looked through at most.
+    """
+    if depth == 0:
+        return None
+    if element(value) == "i1":
+        return 0.0, 1.0
+    known = number(value)
+    if known is not None:
+        ends: list[float] = [known]
+    elif (view := producer(value, mir.ReshapeOp, mir.ExpandOp, mir.CastOp, mir.SliceOp, mir.TransposeOp)) is not None:
+        own = _bounds(view.x, depth - 1)
+        ends = [] if own is None else list(own)
+    elif (chosen := producer(value, mir.WhereOp)) is not None:
+        both = [_bounds(x, depth - 1) for x in (chosen.on_true, chosen.on_false)]
+        ends = [] if None in both else [end for own in both if own for end in own]
+    else:
+        ends = _computed_bounds(value, depth)
+    found = (min(ends), max(ends)) if ends else None
+    return found if found and all(abs(end) <= _LARGEST for end in found) else None
+
+
+def _computed_bounds(value: ir.Value, depth: int) -> list[float]:
+    """What a sum, a difference or a product of values with bounds may be at most and at least; else nothing."""
+    op = producer(value, mir.AddOp, mir.SubOp, mir.MulOp)
+    pair = [] if op is None else [_bounds(x, depth - 1) for x in (op.lhs, op.rhs)]
+    if not pair or pair[0] is None or pair[1] is None:
+        return []
+    of = operator.add if isinstance(op, mir.AddOp) else operator.sub if isinstance(op, mir.SubOp) else operator.mul
+    return [of(a, b) for a in pair[0] for b in pair[1]]
+
+
+def _is_causal(raising: Raising, rows: Size, columns: Size, condition: ir.Value) -> bool:
     """Whether a condition is that the key's position is at most the query's, of as many queries as keys."""
-    rows, columns = _sequences(raising, op)
     if rows != columns:
         return False
     compared = producer(_single(raising, condition), mir.CompareOp)
