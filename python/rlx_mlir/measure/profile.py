@@ -12,7 +12,7 @@ from functools import partial
 
 from rlx_mlir.errors import ContextLengthError, InputError
 from rlx_mlir.measure.device import DeviceProbe
-from rlx_mlir.measure.programs import executable_of, is_on_gpu, work_of
+from rlx_mlir.measure.programs import executable_of, work_of
 from rlx_mlir.measure.roofline import Probe, Roofline, rounded_set
 from rlx_mlir.measure.timing import Series
 from rlx_mlir.measure.work import Call, Work
@@ -315,7 +315,7 @@ def profile_model(
     largest = dict(executable_of(model, "decode").artifact.symbols)
     weights = sum(call.read for call in modules["decode"].at(largest, prompt_tokens))
     say("preparing to measure the machine")
-    probe = DeviceProbe() if is_on_gpu(model) else Probe(model.threads, rounded_set(weights))
+    probe = DeviceProbe() if model.on_gpu else Probe(model.threads, rounded_set(weights))
     limits: dict[str, Series] = {name: Series() for name in probe.figures()}
     runs: defaultdict[str, list[Run]] = defaultdict(list)
     for number in range(rounds):

@@ -15,7 +15,7 @@ from rlx_mlir.runtime.executable import Executable
 if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule
 
-__all__ = ["executable_of", "graph_of", "is_on_gpu", "material_of", "options_of", "work_of"]
+__all__ = ["executable_of", "graph_of", "material_of", "options_of", "work_of"]
 
 
 def executable_of(model: Model, program: str) -> Executable:
@@ -23,12 +23,6 @@ def executable_of(model: Model, program: str) -> Executable:
     found: Any = {"prefill": model.programs.prefill, "decode": model.programs.decode}[program]
     assert isinstance(found, Executable)
     return found
-
-
-def is_on_gpu(model: Model) -> bool:
-    """Whether a GPU runs the model."""
-    # What stands in for compiled code has no artefact.
-    return isinstance(model.programs.decode, Executable) and bool(model.programs.decode.artifact.chip)
 
 
 def _candidates(model: Model, program: str) -> int:
@@ -48,7 +42,7 @@ def material_of(model: Model, program: str) -> dict[str, object]:
 def options_of(model: Model, program: str) -> CompileOptions:
     """How it is compiled by `load_model`, without what the environment says of checks and dumps."""
     return CompileOptions(
-        target="cuda" if is_on_gpu(model) else "cpu",
+        target="cuda" if model.on_gpu else "cpu",
         activations=model.activations,
         maxima=maxima(program, context=model.context, chunk=model.chunk),
         verify=False,

@@ -12,7 +12,7 @@ import numpy as np
 from rlx_mlir.compiler import CompileOptions
 from rlx_mlir.errors import InputError
 from rlx_mlir.measure.profile import sample_ids
-from rlx_mlir.measure.programs import executable_of, graph_of, is_on_gpu, material_of, options_of
+from rlx_mlir.measure.programs import executable_of, graph_of, material_of, options_of
 from rlx_mlir.mir.dims import DEFAULT_MAXIMUM
 from rlx_mlir.models.model import Model
 from rlx_mlir.models.session import Session
@@ -84,7 +84,7 @@ class ModelSubject:
         self._model = model
         self.name = program
         self.options = options_of(model, program)
-        self.on_gpu = is_on_gpu(model)
+        self.on_gpu = model.on_gpu
         self.params, self.shared = params, shared
         self.programs: tuple[str, ...] = (program,)
         most = min(model.chunk, model.context - 1)

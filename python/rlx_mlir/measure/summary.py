@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-from rlx_mlir.measure.programs import executable_of, is_on_gpu, work_of
+from rlx_mlir.measure.programs import executable_of, work_of
 from rlx_mlir.measure.roofline import Roofline, measure, rounded_set
 from rlx_mlir.measure.timing import interleave
 from rlx_mlir.measure.work import ModuleWork, Work
@@ -127,7 +127,7 @@ def least_seconds(work: list[tuple[Work, bool]], bounds: Roofline) -> tuple[floa
 
 def _bounds(model: Model, read: int) -> Roofline:
     """The limits of what runs the model, whose step reads so many bytes."""
-    if not is_on_gpu(model):
+    if not model.on_gpu:
         return measure(model.threads, rounded_set(read))
     from rlx_mlir.measure.device import DeviceProbe
 

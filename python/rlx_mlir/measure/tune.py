@@ -26,7 +26,6 @@ from rlx_mlir.codegen.cpu import registry
 from rlx_mlir.compiler import _check_module, build_artifact
 from rlx_mlir.errors import CompileError, DeviceError, DeviceFaultError, InputError
 from rlx_mlir.measure.profile import measured
-from rlx_mlir.measure.programs import is_on_gpu
 from rlx_mlir.measure.subjects import ModelSubject, ModuleSubject, Sizes, Subject
 from rlx_mlir.measure.timing import Comparison, Series, compare
 from rlx_mlir.measure.work import ModuleWork
@@ -150,7 +149,7 @@ def tune_model(
 
     Raises InputError where several prompts are given for a CPU, whose choices hold for any number of rows.
     """
-    on_gpu = is_on_gpu(model)
+    on_gpu = model.on_gpu
     if len(prompts) > 1 and not on_gpu:
         _refuse_several("length of prompts", prompts)
     lengths = prompts or (GPU_PROMPTS if on_gpu else CPU_PROMPTS)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from .. import checks
 from ..arrays import as_array
 from ..errors import ContextLengthError, InputError
 from ..frontends.model_file import ModelFile
-from .caches import cache_types
+from .caches import bytes_per_token
 from .chat import ChatTemplate
 from .config import ModelConfig
 from .generation import Options, Stats, Task, peak_rss, task_of
@@ -43,13 +44,13 @@ class Core:
         candidates: among how many of the largest logits `decode` chooses; 0 where it doesn't.
         ranks: of the products that have an adapter.
         texts: ids that have a text; rows of the embedding table behind them are padding.
+        on_gpu: whether keys and values are in a GPU's memory.
         reuse: a prompt takes over a multiple of so many tokens from the sequence before it. 1 on CPUs, where what is
             computed of a token is the same bits however many are processed with it; as many as ``chunk`` on GPUs, which
             add up in another order for other numbers of tokens.
         programs: the compiled modules.
         prefixes: keys and values of prompts that were processed, for others that begin alike; None on GPUs, where only
             the sequence that was finished last is taken over.
-        identity: what keys and values depend on: the file, and options of `load_model`.
         turn: held around a call of compiled code.
     """
 
@@ -65,9 +66,8 @@ class Core:
         activations: str = "exact",
         candidates: int = 0,
         ranks: Mapping[str, int] | None = None,
-        reuse: int = 1,
         more: Callable[[str], Executable] | None = None,
-        identity: Mapping[str, str] | None = None,
+        identify: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.file = file
         self.config = config
@@ -76,13 +76,14 @@ class Core:
         self.activations = activations
         self.candidates = candidates
         self.ranks = dict(ranks or {})
-        self.reuse = reuse
+        # What stands in for compiled code has no artefact.
+        self.on_gpu = bool(getattr(getattr(decode, "artifact", None), "chip", ""))
+        self.reuse = chunk if self.on_gpu else 1
         self.texts = vocabulary_size(file, config)
         self.programs = Programs(prefill, decode, more)
-        self.identity = dict(identity or {})
         self.turn = threading.Lock()
-        rows = self.cache_rows().values()
-        self.prefixes = None if self.on_gpu else PrefixCache(context * sum(row.nbytes for row in rows))
+        self.prefixes = None if self.on_gpu else PrefixCache(context * bytes_per_token(config))
+        self._identify = identify
         # Around everything below. A thread may come twice: where it collects garbage, abandoned generations end.
         self._state = threading.RLock()
         self._stats = Stats()
@@ -115,14 +116,10 @@ class Core:
                 self._template = ChatTemplate.from_metadata(self.file.metadata, origin=self.file.path or "")
             return self._template
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether keys and values are in a GPU's memory."""
-        return self.reuse > 1
-
-    def cache_rows(self) -> dict[str, np.ndarray]:
-        """A row of each cache, zeros [1, width], by name: the keys or values of one token."""
-        return {name: np.zeros((1, type.width), type.dtype) for name, type in cache_types(self.config).items()}
+    @functools.cached_property
+    def identity(self) -> Mapping[str, str]:
+        """What keys and values depend on: the file, and options of `load_model`."""
+        return dict(self._identify())
 
     @property
     def threads(self) -> int | None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from .. import checks
 from ..errors import InputError, QueueFullError, UnsupportedError
-from .caches import cache_types
+from .caches import bytes_per_token, cache_types
 from .core import Core, Prompt
 from .generation import Generation, Options, Stats, Task, peak_rss
 from .interrupts import deferred_interrupts
@@ -152,11 +152,10 @@ class Engine:
         self.sequences = checks.whole("sequences", sequences, 1, MAX_SEQUENCES)
         self.queue = checks.whole("queue", queue, 1)
         self._chunk = min(checks.whole("chunk", chunk, 1), model.chunk)
-        kinds = model.cache_rows()
-        self._token_bytes = sum(row.nbytes for row in kinds.values())
+        self._token_bytes = bytes_per_token(model.config)
         most = self.sequences * model.context * self._token_bytes
         self.memory = most if memory is None else checks.whole("memory", memory, 1)
-        self._pool = Pool(self.sequences, model.context, kinds)
+        self._pool = Pool(self.sequences, model.context, cache_types(model.config))
         self._batch = model.programs.get("batch") if self.sequences > 1 else None
         self._logits = np.empty((self.sequences, 1, model.config.vocab), np.float32)
         self._tokens = np.zeros((self.sequences, 1), np.int32)

@@ -184,9 +184,8 @@ def load_model(
         activations=activations,
         candidates=makers.candidates,
         ranks=makers.ranks,
-        reuse=makers.chunk if target == "cuda" else 1,
         more=None if target == "cuda" else partial(_with_weights, makers, weights),
-        identity={
+        identify=lambda: {
             "model": file.fingerprint(),
             "activations": activations,
             "kv_dtype": kv_dtype,

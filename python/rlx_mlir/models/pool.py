@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from .caches import CacheType
 from .session import copy_rows
 
 
@@ -22,20 +22,19 @@ class Pool:
         caches: by name.
     """
 
-    def __init__(self, rows: int, context: int, kinds: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, rows: int, context: int, types: Mapping[str, CacheType]) -> None:
         """Takes addresses for so many rows, and no memory.
 
         Args:
             rows: how many sequences.
             context: positions of each.
-            kinds: a row of each cache, [1, width], by name.
+            types: what each cache holds, by name.
         """
         self._memory: dict[str, mmap.mmap] = {}
         self.caches: dict[str, np.ndarray] = {}
-        for name, row in kinds.items():
-            shape = (rows, context, *row.shape[1:])
-            self._memory[name] = mmap.mmap(-1, max(math.prod(shape) * row.itemsize, 1))
-            self.caches[name] = np.ndarray(shape, row.dtype, self._memory[name])
+        for name, type in types.items():
+            self._memory[name] = mmap.mmap(-1, max(rows * context * type.nbytes, 1))
+            self.caches[name] = np.ndarray((rows, context, type.width), type.dtype, self._memory[name])
 
     def view(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """Rows start .. stop - 1 of each cache."""

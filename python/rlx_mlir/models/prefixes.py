@@ -83,7 +83,7 @@ class PrefixCache:
                 child = node.children.get(ids[at])
                 if child is None:
                     break
-                count = _common(child.tokens, ids, at, limit)
+                count = common(child.tokens, ids, at, limit)
                 child.used = self._clock
                 parts.append({name: array[:count] for name, array in child.rows.items()})
                 at += count
@@ -111,7 +111,7 @@ class PrefixCache:
                 if child is None:
                     self._append(node, ids, rows, at, most)
                     break
-                count = _common(child.tokens, ids, at, most)
+                count = common(child.tokens, ids, at, most)
                 child.used = self._clock
                 if count < len(child.tokens) and at + count < most:
                     child = self._split(child, count)
@@ -164,10 +164,10 @@ class PrefixCache:
             left.extend(node.children.values())
 
 
-def _common(run: Sequence[int], ids: Sequence[int], start: int, stop: int) -> int:
+def common(run: Sequence[int], ids: Sequence[int], start: int, stop: int) -> int:
     """How many tokens of a run are those of ``ids`` from ``start`` on, before ``stop``."""
     most = min(len(run), stop - start)
     return next((i for i in range(most) if run[i] != ids[start + i]), most)
 
 
-__all__ = ["PrefixCache", "Rows"]
+__all__ = ["PrefixCache", "Rows", "common"]

@@ -23,6 +23,7 @@ import numpy as np
 from ..errors import SafetensorsError
 from ..frontends.safetensors import SafetensorsFile
 from ..frontends.safetensors_writer import write_safetensors
+from .caches import cache_types
 from .core import Core
 
 _FORMAT = "rlx-session"
@@ -76,7 +77,6 @@ def read(path: str | os.PathLike[str], model: Core) -> State:
             "was written with another model, or other 'kv_dtype', 'activations' or 'lora': "
             f"{_difference(file.metadata.get('identity', ''), model)}"
         )
-    expected = {name: (cache.shape[1:], cache.dtype) for name, cache in model.cache_rows().items()}
     tokens = file.tensor("tokens")
     if tokens.ndim != 1 or tokens.dtype != np.int32 or tokens.size > model.context:
         raise fail(
@@ -90,10 +90,11 @@ def read(path: str | os.PathLike[str], model: Core) -> State:
     if not 0 <= prefilled <= tokens.size:
         raise fail(f"'prefilled' must be in [0, {tokens.size}], but is {text!r}"[:200])
     caches = {}
-    for name, (width, dtype) in expected.items():
+    for name, type in cache_types(model.config).items():
         array = file.tensor(name)
-        if array.shape != (tokens.size, *width) or array.dtype != dtype:
-            raise fail(f"'{name}' must be {dtype} {[tokens.size, *width]}, but is {array.dtype} {list(array.shape)}")
+        if array.shape != (tokens.size, type.width) or array.dtype != type.dtype:
+            shape = [tokens.size, type.width]
+            raise fail(f"'{name}' must be {type.dtype} {shape}, but is {array.dtype} {list(array.shape)}")
         caches[name] = array
     logits = file.tensor("logits") if "logits" in file.tensors else None
     if logits is not None and (logits.shape != (model.config.vocab,) or logits.dtype != np.float32):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from .caches import CacheType, cache_types
 from .choosing import Chooser
 from .core import Core, Prompt
 from .generation import Generation, Options, pieces
+from .prefixes import common
 from .programs import MAX_OUTPUTS
 from .sampling import Sampler
 
@@ -106,12 +108,8 @@ class Session:
         if chat is not None:
             checks.flag("chat", chat)
         ids = self._taken(self.model.prompt_ids(prompt, chat, behind=bool(self._tokens)))
-        before = len(self._tokens), self.prefilled
-        try:
+        with self._as_before():
             self.check(self.prefill(ids))
-        except BaseException:
-            self._return_to(*before)
-            raise
 
     def step(self, token: int) -> Floats:
         """Processes one more token, as one that was chosen; gives the logits after it, f32 [vocab], a copy.
@@ -119,12 +117,8 @@ class Session:
         Raises as `feed` does.
         """
         (token,) = self._taken([checks.whole("token", token)])
-        before = len(self._tokens), self.prefilled
-        try:
+        with self._as_before():
             self.check(self.decode(token))
-        except BaseException:
-            self._return_to(*before)
-            raise
         return self.logits
 
     def extend(self, tokens: Sequence[int] | np.ndarray) -> Floats:
@@ -134,13 +128,9 @@ class Session:
         does, and UnsupportedError on GPUs.
         """
         ids = self._taken(tokens)
-        before = len(self._tokens), self.prefilled
-        try:
+        with self._as_before():
             found = self.extended(ids)
             self.check(found)
-        except BaseException:
-            self._return_to(*before)
-            raise
         self._logits[0, 0] = found[-1]
         self._has_logits = True
         return found
@@ -162,7 +152,7 @@ class Session:
         if count > len(self._tokens):
             raise InputError(f"'count' must be at most the {len(self._tokens)} tokens of the session, but is {count}")
         if count < len(self._tokens):
-            self._return_to(count, min(self.prefilled, count))
+            self._return_to(count, self.prefilled)
 
     def fork(self) -> Session:
         """Another session with the same tokens, keys, values and logits; each goes on by itself."""
@@ -236,7 +226,7 @@ class Session:
         is never read.
         """
         most = min(self.prefilled, len(ids) - 1)
-        same = next((i for i in range(most) if self._tokens[i] != ids[i]), most)
+        same = common(self._tokens, ids, 0, most)
         count = same - same % self.model.reuse
         self._return_to(count, count)
 
@@ -290,8 +280,7 @@ class Session:
     def moved_to(self, ids: Sequence[int]) -> Floats:
         """Logits [vocab] after ``ids``, of which those that the session begins with are processed already. Good until
         the next call."""
-        most = min(len(self._tokens), len(ids) - 1)
-        same = next((i for i in range(most) if self._tokens[i] != ids[i]), most)
+        same = common(self._tokens, ids, 0, len(ids) - 1)
         self._return_to(same, self.prefilled)
         rest = ids[same:]
         return self.prefill(rest) if len(rest) > decoder.EXTENDED else self.extended(rest)[-1]
@@ -412,6 +401,16 @@ class Session:
                 f"a session has logits after 'feed', 'step' or 'extend', but none came since "
                 f"{'truncate' if self._tokens else 'its start'}"
             )
+
+    @contextmanager
+    def _as_before(self) -> Iterator[None]:
+        """Forgets the tokens that came within the block where something is raised there."""
+        count, prefilled = len(self._tokens), self.prefilled
+        try:
+            yield
+        except BaseException:
+            self._return_to(count, prefilled)
+            raise
 
     def _return_to(self, count: int, prefilled: int) -> None:
         if count < len(self._tokens):

@@ -605,7 +605,7 @@ GROUPS += ["functions"]
 #: Public for the modules beside them alone.
 INTERNAL = {
     rlx.GraphModule: {"from_ir", "invalidate", *EVERY_PRIMITIVE, *BLOCKS},  # the last two are called above
-    rlx.Model: {"cache_rows", "checked_ids", "give_back", "note", "prompt_ids", "session_for", "task"},
+    rlx.Model: {"checked_ids", "give_back", "note", "prompt_ids", "session_for", "task"},
     rlx.Session: {
         *("advance", "all_logits", "check", "choosable", "decode", "extended", "follow", "keep", "load", "moved_to"),
         *("need_host", "not_finite", "prefill", "rows", "take_over"),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from rlx_mlir.errors import ContextLengthError, ExecutionError, InputError, QueueFullError, UnsupportedError
+from rlx_mlir.models.caches import bytes_per_token
 from rlx_mlir.models.engine import Engine, Request
 from rlx_mlir.models.generation import peak_rss
 from rlx_mlir.models.interrupts import deferred_interrupts
@@ -232,7 +233,7 @@ def test_a_sequence_ends_where_its_context_is_full(model: Model, engine: Engine)
 
 
 def test_requests_wait_for_memory(model: Model) -> None:
-    row = sum(array.nbytes for array in model.cache_rows().values())
+    row = bytes_per_token(model.config)
     with Engine(model, sequences=8, memory=50 * row) as engine:
         requests = [engine.add(ids_of(seed, 10), max_tokens=10, seed=seed, ignore_eos=True) for seed in range(6)]
         most = 0
@@ -367,7 +368,7 @@ def test_engines_are_for_cpus(model: Model, monkeypatch: pytest.MonkeyPatch) -> 
     for name, value in (("sequences", 0), ("sequences", 65), ("queue", 0), ("memory", 0), ("chunk", 0)):
         with pytest.raises(InputError, match=f"'{name}' is a whole number"):
             Engine(model, **{name: value})
-    monkeypatch.setattr(model, "reuse", 16)
+    monkeypatch.setattr(model, "on_gpu", True)
     with pytest.raises(UnsupportedError, match="an engine needs a model on the CPU"):
         Engine(model)
 

@@ -296,7 +296,7 @@ def test_sessions_of_several_threads(model: Model) -> None:
 def test_gpus_have_no_forks(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     session = model.session()
     session.feed([5])
-    monkeypatch.setattr(model, "reuse", 16)
+    monkeypatch.setattr(model, "on_gpu", True)
     for call in (session.fork, lambda: session.save("x"), lambda: session.extend([1, 2]), lambda: model.restore("x")):
         with pytest.raises(UnsupportedError, match="needs keys and values in the host's memory"):
             call()

@@ -18,7 +18,7 @@ import pytest
 import tiny_models
 from cuda_harness import FakeCuda, fake_device
 
-from rlx_mlir.errors import DeviceFaultError, ExecutionError
+from rlx_mlir.errors import DeviceFaultError, ExecutionError, UnsupportedError
 from rlx_mlir.measure.summary import summarize
 from rlx_mlir.models.ahead import MOST_AHEAD
 from rlx_mlir.models.loading import load_model
@@ -91,6 +91,13 @@ def generated(model: Model, count: int, **options: Any) -> list[int]:
     generation = model.generate(PROMPT, max_tokens=count, **{"ignore_eos": True, "greedy": True, **options})
     generation.read()
     return generation.ids
+
+
+def test_a_model_on_a_gpu_is_one_whatever_its_chunks_are(path: Path, cuda: FakeCuda) -> None:
+    model = load_model(path, target="cuda", context=64, chunk=1)
+    assert (model.on_gpu, model.reuse, model.prefixes) == (True, 1, None)
+    with pytest.raises(UnsupportedError, match="'fork' of a session needs keys and values in the host's memory"):
+        model.session().fork()
 
 
 def test_steps_follow_each_other_without_the_host(model: Model, script: Script, cuda: FakeCuda) -> None:

@@ -559,6 +559,8 @@ class Importer:
     def size(self, size: Size) -> Value:
         """A size as a number that calls compute, i64 without dimensions."""
         m = self.graph
+        if size.constant is not None:
+            return m.constant(np.int64(size.constant))
         total: Value | None = None
         for factors, coefficient in size.terms:
             part: Value | None = None

@@ -78,6 +78,14 @@ def convolution(
     return _conv_transpose(im, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+def _rank(x: Value, weight: Value) -> int:
+    """Dimensions of the images of a convolution; raises Unhandled for what isn't implemented."""
+    rank = weight.ndim - 2
+    if rank not in (1, 2) or x.ndim != weight.ndim:
+        raise Unhandled(f"of {rank} dimensions" if rank not in (1, 2) else "without a batch")
+    return rank
+
+
 def _conv(
     im: Importer,
     x: Value,
@@ -88,9 +96,7 @@ def _conv(
     dilation: Any,
     groups: int,
 ) -> Value:
-    rank = weight.ndim - 2
-    if rank not in (1, 2) or x.ndim != weight.ndim:
-        raise Unhandled(f"of {rank} dimensions" if rank not in (1, 2) else "without a batch")
+    rank = _rank(x, weight)
     fill = [[0], [1]] if rank == 1 else [[], []]  # of the height that sequences don't have
     wanted = im.node.meta["val"]
     found = im.m.conv2d(
@@ -151,9 +157,7 @@ def _conv_transpose(
     groups: int,
     dilation: Any,
 ) -> Value:
-    rank = weight.ndim - 2
-    if rank not in (1, 2) or x.ndim != weight.ndim:
-        raise Unhandled(f"of {rank} dimensions" if rank not in (1, 2) else "without a batch")
+    rank = _rank(x, weight)
     fill = [[0], [1]] if rank == 1 else [[], []]
     found = im.m.conv_transpose2d(
         _of_images(x, im),

@@ -73,6 +73,12 @@ def _gather_elements(call: Call) -> Tensor:
     return call.out(m.transpose(found, back))
 
 
+def _added(call: Call, total: Value | None, index: Value, by: Size) -> Value:
+    """A position so far and an index along one more dimension, whose steps are of so many elements."""
+    part = index if by == Size.of(1) else call.m.mul(index, call.importer.size(by))
+    return part if total is None else call.m.add(total, part)
+
+
 def _linear(call: Call, indices: Value, shape: Sequence[Size]) -> Value:
     """Positions in a flattened tensor, of its first dimensions' indices in the last dimension of `indices`."""
     m = call.m
@@ -80,13 +86,9 @@ def _linear(call: Call, indices: Value, shape: Sequence[Size]) -> Value:
     for number in range(len(shape)):
         part = m.narrow(indices, -1, number, 1)
         size = shape[number]
-        end = m.constant(np.int64(size.constant)) if size.constant is not None else call.importer.size(size)
+        end = call.importer.size(size)
         part = m.where(m.lt(part, np.int64(0)), m.add(part, end), part)
-        rest = product(shape[number + 1 :])
-        if rest != Size.of(1):
-            by = m.constant(np.int64(rest.constant)) if rest.constant is not None else call.importer.size(rest)
-            part = m.mul(part, by)
-        total = part if total is None else m.add(total, part)
+        total = _added(call, total, part, product(shape[number + 1 :]))
     assert total is not None
     return call.reshaped(total, Tensor.running(indices).shape[:-1])
 
@@ -179,18 +181,14 @@ def _scatter_nd(call: Call) -> Tensor:
 
 @operator("ScatterElements", "Scatter")
 def _scatter_elements(call: Call) -> Tensor:
-    m, rank, shape = call.m, call.rank(0), call.shape(0)
+    rank, shape = call.rank(0), call.shape(0)
     axis = call.axis(0, rank)
     indices = call.narrowed(_as_value(call, counted(call, 1, shape[axis])), _I64)
     total: Value | None = None
     own = Tensor.running(indices).shape
     for dimension in range(rank):
         part = indices if dimension == axis else call.iota(own, dimension)
-        rest = product(shape[dimension + 1 :])
-        if rest != Size.of(1):
-            by = m.constant(np.int64(rest.constant)) if rest.constant is not None else call.importer.size(rest)
-            part = m.mul(part, by)
-        total = part if total is None else m.add(total, part)
+        total = _added(call, total, part, product(shape[dimension + 1 :]))
     assert total is not None
     flat = call.reshaped(call.value(0), [product(shape)])
     found = _scattered(call, flat, total, call.value(2), call.text("reduction", "none"))
@@ -247,7 +245,7 @@ def _tensor_scatter(call: Call) -> Tensor:
     starts = call.narrowed(call.value(2), _I64)
     starts = call.reshaped(starts, [*Tensor.running(starts).shape, *[1] * (rank - 1)])
     length = call.shape(1)[axis]
-    end = m.constant(np.int64(length.constant)) if length.constant is not None else call.importer.size(length)
+    end = call.importer.size(length)
     offset = m.sub(places, starts)
     inside = m.ge(offset, np.int64(0)) & m.lt(offset, end)
     order = [i for i in range(rank) if i != axis] + [axis]
