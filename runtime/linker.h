@@ -22,7 +22,7 @@ constexpr uint64_t kSegmentAlignment = 65536;
 
 /// Linked code has at most so many bytes, so that all of it is within reach of x86-64's
 /// instructions.
-constexpr uint64_t kMaxLinkedBytes = uint64_t(1) << 30;
+constexpr uint64_t kMaxLinkedBytes = uint64_t(1) << 28;
 
 /// Objects that fit each other, and where everything of them goes. The image has three segments,
 /// in this order: code, which ends with stubs; constants, which end with slots; and data.
