@@ -13,7 +13,7 @@ import pytest
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, formats
-from rlx_mlir.arrays import DLPACK_TYPES, as_array
+from rlx_mlir.arrays import as_array, dlpack_type
 from rlx_mlir.errors import BuildError, InputError, RlxError
 
 
@@ -46,7 +46,7 @@ class Foreign:
 
     def __init__(self, array: np.ndarray, *, code: int | None = None, device: int = 1) -> None:
         self._array, self._device = array, device
-        own, bits = DLPACK_TYPES[array.dtype]
+        own, bits = dlpack_type(array.dtype)
         self._shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         steps = [stride // array.itemsize for stride in array.strides]
         self._strides = (ctypes.c_int64 * array.ndim)(*steps)
