@@ -9,6 +9,7 @@
 #include "pool.h"
 #include "processor.h"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -373,6 +374,9 @@ NB_MODULE(_runtime, m) {
     std::vector<std::string> names;
     for (const HostSymbol &symbol : hostFunctions())
       names.emplace_back(symbol.name);
+    for (const HostSymbol &symbol : cuda::hostSymbols())
+      names.emplace_back(symbol.name);
+    std::sort(names.begin(), names.end());
     return names;
   });
   m.def("link_objects", &linkObjects, nb::arg("objects"), nb::kw_only(), nb::arg("machine"),
