@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
     module = executable(_artifact(contents(options.file), options.section), threads=options.threads)
     if module.params:
         module.set_params(_arrays(options.params, "--params"))
-    results = module.run(_arrays(options.inputs, "--inputs") if module.inputs else {})
+    results: dict[str, Any] = module.run(_arrays(options.inputs, "--inputs") if module.inputs else {})
     if options.output is not None:
         with options.output.open("wb") as file:
             np.savez(file, **results)

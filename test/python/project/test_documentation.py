@@ -50,6 +50,7 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "codegen_cpu/test_generators.py",
 }
 HERE = (
+    "docs/artifacts.md",
     *("docs/control-flow.md", "docs/differentiation.md", "docs/finetuning.md", "docs/fuzzing.md", "docs/gpu.md"),
     *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/serving.md"),
     "docs/sessions.md",
@@ -304,6 +305,17 @@ def test_the_page_on_fine_tuning_runs(tiny_llama: Path, tmp_path: Path) -> None:
     assert "held out, 2 rows: loss " in printed[0]
     assert "divergence: mean " in printed[3]
     assert "'divergence': {'mean': " in run_python([program], tmp_path)
+
+
+def test_the_page_on_artifacts_runs(tmp_path: Path) -> None:
+    """Its program writes files, which its commands read."""
+    (program,), (commands,) = blocks("docs/artifacts.md", "python"), blocks("docs/artifacts.md", "sh")
+    assert run_python([program], tmp_path).split() == ["[1.", "1.", "1.]"]
+    printed = [run([*shlex.split(line)], tmp_path) for line in commands.text.splitlines()]
+    assert "artifact/scores/native" in printed[0]
+    assert printed[1].splitlines() == [
+        f"holds  {part}" for part in ("header and table", "manifest", "artifact/scores/native", "weights/0")
+    ]
 
 
 @pytest.mark.slow

@@ -133,6 +133,14 @@ def test_the_package_has_no_compiler() -> None:
     }
 
 
+def test_each_module_of_the_package_is_imported_with_numpy_alone() -> None:
+    refused = RUN[: RUN.index("import numpy")].replace("{foreign}", repr(FOREIGN))
+    modules = sorted(builder().closure())
+    script = f"{refused}import importlib\nfor name in {modules!r}: importlib.import_module(name)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_runs_modules_needs_numpy_alone(tmp_path: Path) -> None:
     expected = written(tmp_path)
     script = RUN.replace("{foreign}", repr(FOREIGN))
