@@ -382,6 +382,7 @@ NB_MODULE(_runtime, m) {
   m.def("link_objects", &linkObjects, nb::arg("objects"), nb::kw_only(), nb::arg("machine"),
         nb::arg("address"), nb::arg("functions"));
 
+  bindDlpack(m);
   cuda::bind(m); // its translator of errors comes after the one above, and is asked first
 
   nb::class_<ObjectCode>(m, "ObjectCode")
