@@ -14,12 +14,13 @@ print(pathlib.Path(importlib.util.find_spec("rlx_mlir._compiler").origin).parent
 endef
 export LOCATE
 
-.PHONY: help install develop native check $(CHECKS) format docs test test-slow test-all coverage lowest audit lock release clean
+.PHONY: help install develop native runtime-wheel check $(CHECKS) format docs test test-slow test-all coverage lowest audit lock release clean
 
 help:
 	@echo "install    build and install the package"
 	@echo "develop    install it in editable mode, with what development needs"
 	@echo "native     build the extensions again, only what changed, and put them where they are imported from"
+	@echo "runtime-wheel  the wheel rlx-mlir-runtime, which runs compiled modules with numpy alone, into dist/"
 	@echo "check      linters, formatters, types, floors of the package, generated documentation"
 	@echo "format     reformat everything"
 	@echo "docs       write the generated documentation"
@@ -40,6 +41,9 @@ native:
 	cmake -S . -B build/dev -GNinja -DCMAKE_BUILD_TYPE=Release -DPython_EXECUTABLE="$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	cmake --build build/dev -j $(JOBS)
 	cmake --install build/dev --component rlx --prefix "$$($(PYTHON) -c "$$LOCATE")"
+
+runtime-wheel:
+	$(PYTHON) packages/runtime/build.py
 
 check: $(CHECKS)
 

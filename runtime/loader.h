@@ -1,55 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Links compiled objects into the process.
+// Puts linked objects into the memory of this process, as code.
 #ifndef RLX_RUNTIME_LOADER_H
 #define RLX_RUNTIME_LOADER_H
 
+#include "host_functions.h"
+#include "linker.h"
+
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace rlx::runtime {
 
-/// A function of the host program that compiled code may call.
-struct HostSymbol {
-  const char *name;
-  void *address;
-};
-
-/// Relocatable ELF objects for this machine, linked with each other, libc, libm, the conversions of
-/// 16-bit floats and functions of the host program. The code stays where it is as long as this
-/// object lives. Thread-safe.
+/// Relocatable ELF objects for this machine, linked with each other, the functions of
+/// host_functions.h and others of the host program. The code stays where it is as long as this
+/// object lives. Never changes, so it may be used from several threads.
 class ObjectCode {
 public:
-  /// Copies the objects. Throws ExecutionError where one is cut off, no object or for another
-  /// machine, or where two define one symbol. Bytes changed inside an object may pass, or end the
-  /// process in one of LLVM's assertions: whoever stores objects keeps a checksum.
+  /// Links the objects, and copies what is needed of them. No page is ever writable and executable
+  /// at once. Throws ExecutionError, which says what is wrong and where, where an object is
+  /// damaged, for another machine or has what code can't have, two define one symbol, a function
+  /// is missing, or the memory cannot be had.
   explicit ObjectCode(const std::vector<std::string_view> &objects,
                       const std::vector<HostSymbol> &functions = {});
   ~ObjectCode();
   ObjectCode(const ObjectCode &) = delete;
   ObjectCode &operator=(const ObjectCode &) = delete;
 
-  /// The address of a symbol that one of the objects defines. Throws ExecutionError, which names
-  /// the symbol and what else is missing, where there is none or its object uses an unknown symbol.
-  void *lookup(const std::string &name);
+  /// The address of a global symbol that one of the objects defines. Throws ExecutionError, which
+  /// names the symbol, where there is none.
+  void *lookup(const std::string &name) const;
 
   /// The same; null where there is no such symbol.
-  void *find(const std::string &name);
+  void *find(const std::string &name) const;
+
+  /// The same for a function: throws, too, where the symbol isn't code.
+  void *function(const std::string &name) const;
+
+  /// The bytes from an address of a symbol on to the end of the section that it is in; 0 where
+  /// there is no such symbol.
+  size_t bytesFrom(const std::string &name) const;
 
 private:
-  struct Session;
-  Session *session;
-};
+  const Linker::Location *locate(const std::string &name) const;
 
-struct HostTarget {
-  std::string triple;
-  std::string cpu;      // LLVM's name, such as "sapphirerapids"
-  std::string features; // "+avx2,-sse4a,..."
+  std::byte *memory = nullptr;
+  size_t bytes = 0;
+  std::unordered_map<std::string, Linker::Location> symbols;
 };
-
-/// The machine that this process runs on, as LLVM sees it.
-HostTarget hostTarget();
 
 } // namespace rlx::runtime
 

@@ -7,7 +7,9 @@
 #include "loader.h"
 #include "plan.h"
 #include "pool.h"
+#include "processor.h"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -16,6 +18,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unordered_map.h>
 #include <nanobind/stl/vector.h>
 
 namespace nb = nanobind;
@@ -225,16 +228,54 @@ namespace {
 // Functions
 //===----------------------------------------------------------------------===//
 
-void makeObjectCode(ObjectCode *self, const std::vector<nb::bytes> &objects,
-                    const std::vector<std::pair<std::string, uintptr_t>> &functions) {
+std::vector<std::string_view> viewsOf(const std::vector<nb::bytes> &objects) {
   std::vector<std::string_view> views;
   for (const nb::bytes &object : objects)
     views.emplace_back(static_cast<const char *>(object.data()), object.size());
+  return views;
+}
+
+void makeObjectCode(ObjectCode *self, const std::vector<nb::bytes> &objects,
+                    const std::vector<std::pair<std::string, uintptr_t>> &functions) {
+  std::vector<std::string_view> views = viewsOf(objects);
   std::vector<HostSymbol> symbols = cuda::hostSymbols();
   for (const auto &[name, address] : functions)
     symbols.push_back({name.c_str(), reinterpret_cast<void *>(address)});
   nb::gil_scoped_release released;
   new (self) ObjectCode(views, symbols);
+}
+
+/// The image of objects for an address, as bytes, and where everything is in it.
+nb::tuple linkObjects(const std::vector<nb::bytes> &objects, uint16_t machine, uint64_t address,
+                      const std::unordered_map<std::string, uint64_t> &functions) {
+  if (!isMachine(machine))
+    throw InputError("machine must be 62 (x86-64) or 183 (AArch64), but it is " +
+                     std::to_string(machine));
+  if (address % kMaxSectionAlignment != 0)
+    throw InputError("address must be a multiple of " + std::to_string(kMaxSectionAlignment) +
+                     ", but it is " + std::to_string(address));
+  std::vector<std::string_view> views = viewsOf(objects);
+  std::vector<std::byte> image;
+  const Linker linker = [&] {
+    nb::gil_scoped_release released;
+    Linker made(Machine(machine), views, [&](std::string_view name) -> std::optional<uint64_t> {
+      auto found = functions.find(std::string(name));
+      return found == functions.end() ? std::nullopt : std::optional<uint64_t>(found->second);
+    });
+    image.resize(made.bytes());
+    made.write(image.data(), address);
+    return made;
+  }();
+  nb::dict symbols;
+  for (const auto &[name, location] : linker.symbols())
+    symbols[nb::str(name.c_str(), name.size())] = location.offset;
+  auto range = [](const Linker::Segment &segment) {
+    return nb::make_tuple(segment.offset, segment.bytes);
+  };
+  return nb::make_tuple(
+      nb::bytes(image.data(), image.size()), symbols,
+      nb::make_tuple(range(linker.code()), range(linker.constants()), range(linker.data())),
+      linker.hostFunctions());
 }
 
 void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
@@ -306,7 +347,7 @@ std::function<void()> rlx::runtime::asking(nb::handle check) {
 
 void rlx::runtime::raiseError(const char *name, const std::exception &error, nb::dict attributes) {
   nb::object type = nb::module_::import_("rlx_mlir.errors").attr(name);
-  // What LLVM says about a damaged object may quote bytes that aren't UTF-8.
+  // A message may quote bytes that aren't UTF-8.
   const char *text = error.what();
   nb::object message =
       nb::steal(PyUnicode_DecodeUTF8(text, Py_ssize_t(std::strlen(text)), "replace"));
@@ -325,10 +366,21 @@ NB_MODULE(_runtime, m) {
   m.def("worker_count", &workerCount, nb::call_guard<nb::gil_scoped_release>());
   m.def("parallel_for", &parallelForPython, nb::arg("fn"), nb::arg("units"),
         nb::arg("threads") = 0);
-  m.def("host_target", [] {
-    HostTarget target = hostTarget();
-    return nb::make_tuple(target.triple, target.cpu, target.features);
+  m.def("host_processor", [] {
+    const Processor &own = hostProcessor();
+    return nb::make_tuple(own.architecture, own.name, own.model, own.features);
   });
+  m.def("host_functions", [] {
+    std::vector<std::string> names;
+    for (const HostSymbol &symbol : hostFunctions())
+      names.emplace_back(symbol.name);
+    for (const HostSymbol &symbol : cuda::hostSymbols())
+      names.emplace_back(symbol.name);
+    std::sort(names.begin(), names.end());
+    return names;
+  });
+  m.def("link_objects", &linkObjects, nb::arg("objects"), nb::kw_only(), nb::arg("machine"),
+        nb::arg("address"), nb::arg("functions"));
 
   bindDlpack(m);
   cuda::bind(m); // its translator of errors comes after the one above, and is asked first

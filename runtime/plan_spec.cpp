@@ -476,24 +476,31 @@ void PlanSizes::checkRange(size_t number, const int32_t *values) const {
 // Code
 //===----------------------------------------------------------------------===//
 
-KernelFunctions::KernelFunctions(ObjectCode &code, const std::string &name)
-    : compute(reinterpret_cast<decltype(compute)>(code.lookup(name))),
-      units(reinterpret_cast<decltype(units)>(code.lookup(name + "_units"))),
-      scratch(reinterpret_cast<decltype(scratch)>(code.lookup(name + "_scratch"))),
-      shared(reinterpret_cast<decltype(shared)>(code.find(name + "_shared"))) {
+KernelFunctions::KernelFunctions(const ObjectCode &code, const std::string &name)
+    : compute(reinterpret_cast<decltype(compute)>(code.function(name))),
+      units(reinterpret_cast<decltype(units)>(code.function(name + "_units"))),
+      scratch(reinterpret_cast<decltype(scratch)>(code.function(name + "_scratch"))) {
+  if (code.find(name + "_shared"))
+    shared = reinterpret_cast<decltype(shared)>(code.function(name + "_shared"));
   if (shared)
     finish = std::make_unique<KernelFunctions>(code, name + "_finish");
   if (void *words = code.find(name + "_signature"))
-    signature.emplace(static_cast<const int64_t *>(words), name);
+    signature.emplace(static_cast<const int64_t *>(words),
+                      code.bytesFrom(name + "_signature") / sizeof(int64_t), name);
 }
 
 namespace {
 
-/// Reads the words of a signature, of which the first says how many there are.
+/// Reads the words of a signature, of which the first says how many there are: at most as many as
+/// there is memory for.
 class Words {
 public:
-  Words(const int64_t *words, const std::string &name)
-      : words(words), left(words[0] - 1), name(name) {}
+  Words(const int64_t *words, size_t most, const std::string &name) : words(words), name(name) {
+    if (reinterpret_cast<uintptr_t>(words) % alignof(int64_t) != 0 || most == 0 || words[0] < 1 ||
+        uint64_t(words[0]) > most)
+      fail();
+    left = words[0] - 1;
+  }
 
   int64_t next() {
     if (left <= 0)
@@ -514,7 +521,7 @@ public:
 
 private:
   const int64_t *words;
-  int64_t left;
+  int64_t left = 0;
   const std::string &name;
 };
 
@@ -549,8 +556,8 @@ Expr readExpr(Words &words, size_t dimCount, int depth) {
 
 } // namespace
 
-Signature::Signature(const int64_t *given, const std::string &name) {
-  Words words(given, name);
+Signature::Signature(const int64_t *given, size_t most, const std::string &name) {
+  Words words(given, most, name);
   for (int64_t i = words.count(); i > 0; --i) {
     Buffer buffer{words.next(), {}};
     if (buffer.elementBytes < 1)

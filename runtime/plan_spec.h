@@ -259,8 +259,8 @@ struct Signature {
   /// relations, and for each 1 or 0 (at least), the number of terms, and for each of these its
   /// coefficient, the number of factors and which dims they are; or, of what is computed of another
   /// size, -1 (floor division) or -2 (maximum), the number, and the terms of the size, as before.
-  /// Throws ExecutionError where they make no sense.
-  Signature(const int64_t *words, const std::string &name);
+  /// There is memory for `most` words. Throws ExecutionError where they make no sense.
+  Signature(const int64_t *words, size_t most, const std::string &name);
 };
 
 /// A kernel of a plan in compiled code.
@@ -278,7 +278,7 @@ struct KernelFunctions {
   std::optional<Signature> signature;
 
   /// Throws ExecutionError where one that every kernel has is missing.
-  KernelFunctions(ObjectCode &code, const std::string &name);
+  KernelFunctions(const ObjectCode &code, const std::string &name);
 };
 
 /// Throws InputError where a call gives its kernel another number of buffers or dims than it takes.

@@ -31,6 +31,9 @@ COVERAGE = "coverage"
 #: What uses the run time most: the pool, loading, plans, the fake driver of GPUs, damaged descriptions.
 TESTS = (
     "test/python/runtime/test_runtime_native.py",
+    "test/python/runtime/test_loader.py",
+    "test/python/runtime/test_relocations.py",
+    "test/python/runtime/test_object_damage.py",
     "test/python/runtime/test_artifact_damage.py",
     "test/python/lowering/test_control_kernels.py",
     "test/python/runtime/test_cuda.py",

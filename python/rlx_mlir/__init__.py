@@ -118,7 +118,14 @@ def __getattr__(name: str) -> Any:
     home = _EXPORTS[name]
     if home is None:
         return importlib.import_module(f"rlx_mlir.{name}")
-    value = getattr(importlib.import_module(home), name)
+    try:
+        value = getattr(importlib.import_module(home), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not home.startswith(error.name):  # a library that the module needs
+            raise
+        raise AttributeError(
+            f"'{name}' is in the package rlx-mlir; rlx-mlir-runtime, which is installed, runs compiled modules alone"
+        ) from None
     globals()[name] = value
     return value
 

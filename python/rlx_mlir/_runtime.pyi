@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Run-time parts that run per call: the thread pool, the object loader and the plan executor.
 
-Import it through `rlx_mlir.native`, which finds LLVM first. Errors are `rlx_mlir.errors.InputError` (a value
-given by the caller breaks a rule) and `ExecutionError` (code cannot be loaded, memory cannot be had).
+Import it through `rlx_mlir.native`. Errors are `rlx_mlir.errors.InputError` (a value given by the caller breaks a rule)
+and `ExecutionError` (code cannot be loaded, memory cannot be had).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 Factor: TypeAlias = int | tuple[Literal["floordiv", "max"], int, "Expr"]
@@ -91,31 +91,55 @@ def parallel_for(fn: Callable[[int, int, int], object], units: int, threads: int
         threads: size of the team; 0 means `default_threads()`.
     """
 
-def host_target() -> tuple[str, str, str]:
-    """(target triple, CPU name, feature string such as "+avx2,-sse4a") of this machine, as LLVM names them."""
+def host_processor() -> tuple[str, str, str, str]:
+    """(architecture, name, model, features) of this machine's processor.
+
+    The architecture as target triples begin with it; a name for people; maker, family, model and stepping, or what
+    AArch64 has instead; the features that compiled code can depend on, in LLVM's names, such as "+avx2,-sse4a": what is
+    there and what the operating system lets programs use, and what isn't.
+    """
+
+def host_functions() -> list[str]:
+    """Names of the functions of libm, libc and this package that compiled code may call, in order."""
+
+def link_objects(
+    objects: Sequence[bytes], *, machine: int, address: int, functions: Mapping[str, int]
+) -> tuple[bytes, dict[str, int], tuple[tuple[int, int], tuple[int, int], tuple[int, int]], list[str]]:
+    """Links relocatable ELF objects for any address, on any machine; nothing is made executable.
+
+    Args:
+        machine: ELF's number: 62 for x86-64, 183 for AArch64.
+        address: where the image will be, a multiple of 4096.
+        functions: addresses of functions that the objects may call, by name.
+
+    Gives the image; offsets in it of the global symbols that the objects define; (offset, bytes) of its segments, which
+    are code, constants and data; and the names of the functions that the objects use.
+
+    Raises InputError for another machine or address, ExecutionError where `ObjectCode` does.
+    """
 
 class ObjectCode:
-    """Relocatable ELF objects, linked with each other, libc, libm and 16-bit float conversions.
+    """Relocatable ELF objects, linked with each other and with `host_functions()`.
 
-    The code stays in memory as long as this object or a `Plan` on it lives. May be used from several threads.
+    The code stays in memory as long as this object or a `Plan` on it lives. Never changes, so it may be used from
+    several threads.
     """
 
     def __init__(self, objects: Sequence[bytes], functions: Sequence[tuple[str, int]] = ()) -> None:
-        """Copies and adds the objects; linking happens at the first `lookup`.
+        """Links the objects, and copies what is needed of them. No page is ever writable and executable at once.
 
         Args:
-            functions: name and address of each function of this program that the objects call; they have to stay.
+            functions: name and address of each function of this program that the objects call; they have to stay, and
+                come before those of `host_functions()`.
 
-        Raises ExecutionError, which names the object by its index, where one is cut off, no object or for another
-        machine, or where a symbol is defined twice. Bytes changed inside an object may pass unseen, or end the process
-        in one of LLVM's assertions: whoever stores objects keeps a checksum.
+        Raises ExecutionError, which names the object by its index, and in it the section, symbol or relocation, where
+        one is damaged or for another machine, defines a symbol that another one has defined, uses one that nobody
+        defines, has thread-local storage or functions that run when code is loaded, or where a relocation doesn't fit.
+        What instructions do isn't checked: whoever stores objects keeps a checksum.
         """
 
     def lookup(self, name: str) -> int:
-        """The address of a symbol.
-
-        Raises ExecutionError, which names it, where nobody defines it or its object needs a symbol that is missing.
-        """
+        """The address of a global symbol. Raises ExecutionError, which names it, where no object defines it."""
 
 class Plan:
     """A compiled entry function: kernel calls on views into one arena, parameters, inputs and outputs.

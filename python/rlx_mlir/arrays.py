@@ -11,28 +11,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from rlx_mlir.boundary import foreign_errors
+from rlx_mlir.dtypes import DTYPES, word_of
 from rlx_mlir.errors import InputError
 
 Array = np.ndarray
 
 #: Kinds of devices, as DLPack numbers them: memory of the host, of a GPU, of the host but pinned.
 CPU, CUDA, CUDA_HOST = 1, 2, 3
-#: (type code, bits) of DLPack by element type.
-DLPACK_TYPES: dict[np.dtype, tuple[int, int]] = {
-    np.dtype(np.bool_): (6, 8),
-    np.dtype(ml_dtypes.bfloat16): (4, 16),
-    np.dtype(ml_dtypes.float8_e4m3fn): (10, 8),
-    np.dtype(ml_dtypes.float8_e5m2): (12, 8),
-    **{np.dtype(f"i{bits // 8}"): (0, bits) for bits in (8, 16, 32, 64)},
-    **{np.dtype(f"u{bits // 8}"): (1, bits) for bits in (8, 16, 32, 64)},
-    **{np.dtype(f"f{bits // 8}"): (2, bits) for bits in (16, 32, 64)},
-    np.dtype(np.complex64): (5, 64),
+_UNSIGNED_64 = np.dtype(np.uint64)  # no element type, but DLPack has it
+#: (type code, bits) of DLPack by the word of an element type.
+_DLPACK = {
+    "i1": (6, 8),
+    "bf16": (4, 16),
+    "f8E4M3FN": (10, 8),
+    "f8E5M2": (12, 8),
+    **{f"i{bits}": (0, bits) for bits in (8, 16, 32, 64)},
+    **{f"ui{bits}": (1, bits) for bits in (8, 16, 32)},
+    **{f"f{bits}": (2, bits) for bits in (16, 32, 64)},
+    "complex<f32>": (5, 64),
 }
-FROM_DLPACK = {key: dtype for dtype, key in DLPACK_TYPES.items()}
+_FROM_DLPACK = {key: word for word, key in _DLPACK.items()}
+
+
+def dlpack_type(dtype: np.dtype) -> tuple[int, int] | None:
+    """(type code, bits) of DLPack; None where it has no such type."""
+    return (1, 64) if dtype == _UNSIGNED_64 else _DLPACK.get(word_of(dtype) or "")
+
+
+def from_dlpack_type(code: int, bits: int) -> np.dtype | None:
+    """The type of numpy for a type of DLPack; None where there is none."""
+    if (code, bits) == (1, 64):
+        return _UNSIGNED_64
+    word = _FROM_DLPACK.get((code, bits))
+    return None if word is None else DTYPES[word]
 
 
 def as_array(what: str, value: object) -> Array:
@@ -80,7 +94,7 @@ def _is_on_host(value: object) -> bool:
 
 def element_word(dtype: np.dtype) -> str:
     """The name of an element type; it says where bytes are in the order that this machine doesn't have."""
-    if dtype.kind in "OSUVmM" and dtype not in DLPACK_TYPES:  # no numbers
+    if dtype.kind in "OSUVmM" and dlpack_type(dtype) is None:  # no numbers
         return str(dtype)
     if dtype.isnative:
         return str(dtype.name)
@@ -108,7 +122,7 @@ def _from_dlpack(what: str, value: Any) -> Array:
     except TypeError:  # of libraries from before that version
         capsule = value.__dlpack__()
     address, shape, strides, code, bits, _, _, writeable, owner = native.dlpack_import(capsule)
-    dtype = FROM_DLPACK.get((code, bits))
+    dtype = from_dlpack_type(code, bits)
     if dtype is None:
         raise InputError(f"{what} has an element type that is not supported: DLPack's code {code}, {bits} bits")
     if 0 in shape:
@@ -148,7 +162,7 @@ class HostArray:
         from rlx_mlir import native
 
         array = self.array
-        code, bits = DLPACK_TYPES[array.dtype]
+        code, bits = dlpack_type(array.dtype) or (0, 0)  # `as_dlpack` has checked it
         exported: Any = native.dlpack_export_host(
             owner=array,
             address=array.ctypes.data,
@@ -171,7 +185,7 @@ def as_dlpack(array: object) -> HostArray:
     elements.
     """
     given = as_array("'array'", array)
-    if given.dtype not in DLPACK_TYPES or not given.dtype.isnative:
+    if dlpack_type(given.dtype) is None or not given.dtype.isnative:
         raise InputError(f"'array' has element type {element_word(given.dtype)}, which DLPack doesn't have")
     if any(stride % given.itemsize for stride in given.strides):
         raise InputError(
@@ -185,11 +199,11 @@ __all__ = [
     "CPU",
     "CUDA",
     "CUDA_HOST",
-    "DLPACK_TYPES",
-    "FROM_DLPACK",
     "HostArray",
     "as_array",
     "as_dlpack",
+    "dlpack_type",
     "element_word",
+    "from_dlpack_type",
     "host_arrays",
 ]

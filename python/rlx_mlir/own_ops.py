@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir import checks
-from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.dtypes import DTYPES, word_of
 from rlx_mlir.errors import ExecutionError, InputError, RlxError, did_you_mean
 
 #: What a parameter may be; lists of these, too.
@@ -29,7 +29,6 @@ Scalar = bool | int | float | str
 Parameters = dict[str, Any]
 
 _NAME = re.compile(r"(?!(?:mir|hir)\.)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
-_WORDS = {dtype: word for word, dtype in DTYPES.items()}
 _FUNCTIONS = ("infer", "reference", "lowering", "kernel", "vjp", "jvp", "batching", "sample")
 #: In what ctypes notes of a function: it is called with the interpreter's lock.
 _NEEDS_LOCK = 4
@@ -57,14 +56,15 @@ class TensorSpec:
         word = self.dtype
         if not isinstance(word, str) or word not in DTYPES:
             found = checks.element_type("dtype", word)
-            if found not in _WORDS:
+            known = word_of(found)
+            if known is None:
                 raise InputError(f"the dtype of a TensorSpec is one of {', '.join(DTYPES)}, but got {word!r}")
-            object.__setattr__(self, "dtype", _WORDS[found])
+            object.__setattr__(self, "dtype", known)
 
     @staticmethod
     def of(array: np.ndarray) -> TensorSpec:
         """That of an array."""
-        return TensorSpec(array.shape, _WORDS[array.dtype])
+        return TensorSpec(array.shape, word_of(array.dtype) or array.dtype.name)
 
     @property
     def ndim(self) -> int:
@@ -379,7 +379,7 @@ def _scalar(op: str, name: str, value: object) -> Scalar:
 def _described(result: object) -> str:
     if not isinstance(result, np.ndarray | np.generic):
         return f"{type(result).__name__} {checks.shown(result)}"
-    word = _WORDS.get(result.dtype, result.dtype.name)
+    word = word_of(result.dtype) or result.dtype.name
     return f"{word} [{', '.join(map(str, result.shape))}]"
 
 

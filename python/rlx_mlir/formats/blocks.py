@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from .. import checks
 from ..arrays import as_array
+from ..dtypes import DTYPES
 from ..errors import InputError, UnsupportedError
 from . import grids
 from .descriptions import BYTE_FLOATS, BlockFormat, Grid, Plane, Scaled, float_bytes
@@ -46,7 +47,7 @@ def checked_rows(fmt: BlockFormat, data: np.ndarray, k: int) -> Bytes:
     """``data`` as uint8 [rows, rowbytes], after checking that; element arrays of a dense format are taken too."""
     row_bytes = fmt.row_bytes(k)
     data = as_array("rows", data)
-    if fmt.dense is not None and data.dtype == fmt.dense and data.ndim == 2 and data.shape[1] == k:
+    if fmt.is_dense and data.dtype == fmt.dense and data.ndim == 2 and data.shape[1] == k:
         return np.ascontiguousarray(data).view(np.uint8).reshape(data.shape[0], row_bytes)
     if data.dtype != np.uint8 or data.ndim != 2:
         raise InputError(f"{fmt.name} rows must be uint8 [rows, {row_bytes}], but are {data.dtype} {list(data.shape)}")
@@ -224,8 +225,8 @@ def decode(format: str | int | BlockFormat, data: np.ndarray, k: int) -> npt.NDA
     if not fmt.decodable:
         raise UnsupportedError(f"decoding of {fmt.name} is not implemented")
     rows = checked_rows(fmt, data, k)
-    if fmt.dense is not None:
-        return np.ascontiguousarray(rows).view(fmt.dense).astype(np.float32)
+    if fmt.is_dense:
+        return np.ascontiguousarray(rows).view(DTYPES[fmt.element]).astype(np.float32)
     out = np.empty((rows.shape[0], k), np.float32)
     step = max(1, CHUNK // k)
     with np.errstate(invalid="ignore", over="ignore"):  # broken scales are the file's, and stay visible as NaN

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import checks
+from ..dtypes import DTYPES
 from ..errors import InputError
 
 RUN = 32
@@ -206,7 +207,7 @@ class BlockFormat:
         type_id: number of the type in GGUF files; None where they have no such type.
         block: elements in a block; 1 for dense formats.
         nbytes: bytes of a block.
-        dense: element type of a dense format, else None.
+        element: element type of a dense format in MLIR's spelling; empty for others.
         fields: what a block consists of, in order and without gaps.
         quants: planes of the codes; none where these are stored otherwise.
         signed: a code is a two's complement byte, else unsigned.
@@ -225,7 +226,7 @@ class BlockFormat:
     type_id: int | None
     block: int
     nbytes: int
-    dense: np.dtype | None = None
+    element: str = ""
     fields: tuple[Field, ...] = ()
     quants: tuple[Plane, ...] = ()
     signed: bool = False
@@ -239,6 +240,16 @@ class BlockFormat:
     grid: Grid | None = None
     trits: Trits | None = None
     rule: str = ""
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether elements are stored one by one."""
+        return bool(self.element)
+
+    @property
+    def dense(self) -> np.dtype | None:
+        """The element type of a dense format, else None."""
+        return DTYPES[self.element] if self.element else None
 
     def field(self, name: str) -> Field:
         """The field called ``name``; KeyError where there is none."""
@@ -270,12 +281,12 @@ class BlockFormat:
     @property
     def decodable(self) -> bool:
         """Whether `decode` knows the format, or only its sizes are known."""
-        return self.dense is not None or self.has_blocks
+        return self.is_dense or self.has_blocks
 
     @property
     def is_weight(self) -> bool:
         """Whether products take it: f32, f16, bf16, and all formats of blocks that are decoded."""
-        return self.name in ("f32", "f16", "bf16") if self.dense is not None else self.decodable
+        return self.name in ("f32", "f16", "bf16") if self.is_dense else self.decodable
 
     @property
     def factors(self) -> tuple[Scaled, ...]:
@@ -322,7 +333,7 @@ class BlockFormat:
     def has_panels(self) -> bool:
         """Whether kernels have a layout for it: f32, f16, bf16, and blocks of integers with scales and minima of one
         type of 8 or 16 bits, for 16 or 32 elements times integers that fit into a signed byte, or for whole blocks."""
-        if self.dense is not None:
+        if self.is_dense:
             return self.is_weight
         fine = self.sub in (RUN // 2, RUN) or self.sub == self.block
         return self.has_integers and self._factors_fit and fine and self.float_type != "<f4"
@@ -332,7 +343,7 @@ class BlockFormat:
         """Whether kernels for GPUs have a layout for it: f32, f16, bf16, and plain blocks with scales and minima of one
         float type, for sub-blocks of 16 or of a multiple of 32 elements, times integers that fit into a signed
         byte."""
-        if self.dense is not None:
+        if self.is_dense:
             return self.is_weight
         return self.has_integers and self.is_plain and self._factors_fit and self.sub % (RUN // 2) == 0
 
@@ -341,7 +352,7 @@ class BlockFormat:
         """Whether a quantiser follows from the description: the dense weights, and blocks that hold nothing but scales,
         minima and integers. Beside minima these are unsigned, without offset; those of tables have one scale for a
         block."""
-        if not self.is_weight or self.dense is not None or self.rule:
+        if not self.is_weight or self.is_dense or self.rule:
             return self.is_weight
         if self.grid is not None or self.trits is not None:
             return False

@@ -23,11 +23,11 @@ by it and overflow; all decodes to 0 then.
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import DLPACK_TYPES, as_array, element_word
+from ..arrays import as_array, dlpack_type, element_word
+from ..dtypes import ml_dtypes
 from ..errors import InputError, UnsupportedError
 from .affine import round_away
 from .blocks import CHUNK, Bytes, field_bytes, get_format, insert_codes, insert_factor_integers, insert_floats
@@ -49,7 +49,7 @@ def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
     values = as_array("'values'", values)
     if values.ndim != 2:
         raise InputError(f"'values' must be [rows, k], but has {values.ndim} dimensions")
-    if (values.dtype.kind not in "fiub" and values.dtype not in DLPACK_TYPES) or not values.dtype.isnative:
+    if (values.dtype.kind not in "fiub" and dlpack_type(values.dtype) is None) or not values.dtype.isnative:
         raise InputError(f"'values' must be numbers, such as float32, but are {element_word(values.dtype)}")
     count, k = values.shape
     out = np.zeros((count, fmt.row_bytes(k)), np.uint8)
@@ -60,10 +60,11 @@ def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
     if not np.isfinite(x).all():
         row, column = np.argwhere(~np.isfinite(x))[0]
         value = values[row, column]
-        largest = float(ml_dtypes.finfo(x.dtype).max)
+        finfo = ml_dtypes(fmt.name).finfo if fmt.element == "bf16" else np.finfo
+        largest = float(finfo(x.dtype).max)
         rule = f"values up to {largest:g}" if np.isfinite(value) else "finite values"
         raise InputError(f"{fmt.name} holds {rule}, but values[{row}, {column}] is {value}")
-    if fmt.dense is not None:
+    if fmt.is_dense:
         out[:] = x.view(np.uint8).reshape(out.shape)
         return out
     blocks = x.reshape(count, -1, fmt.block)

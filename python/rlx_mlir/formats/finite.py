@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from ..dtypes import DTYPES
 from .blocks import CHUNK, Bytes, checked_rows, get_format, stored_floats
 from .descriptions import BlockFormat
 
@@ -22,8 +22,8 @@ _Words = npt.NDArray[np.unsignedinteger]
 
 def _floats(fmt: BlockFormat, rows: Bytes) -> Iterator[tuple[_Words, int]]:
     """The floats of rows as unsigned integers [rows, blocks], and the mask of their exponents."""
-    if fmt.dense is not None:
-        mask = 0x7F80 if fmt.dense == ml_dtypes.bfloat16 else _EXPONENTS.get(fmt.dense.str)
+    if fmt.is_dense:
+        mask = 0x7F80 if fmt.element == "bf16" else _EXPONENTS.get(DTYPES[fmt.element].str)
         if mask is not None:
             yield rows.view(f"<u{fmt.nbytes}"), mask
         return

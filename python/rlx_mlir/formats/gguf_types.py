@@ -5,10 +5,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import ml_dtypes
-import numpy as np
-import numpy.typing as npt
-
 from .descriptions import BlockFormat, Field, Grid, Plane, Scaled, Trits
 
 MXFP4_VALUES = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
@@ -57,9 +53,8 @@ _NIBBLES_K = Plane("qs", (4, 2, 32), (32, 0, 1), (0, 4, 0), bits=4)
 _PAIRS_K = Plane("qs", (2, 4, 32), (32, 0, 1), (0, 2, 0), bits=2)
 
 
-def _dense(name: str, type_id: int, dtype: npt.DTypeLike) -> BlockFormat:
-    element: np.dtype = np.dtype(dtype)
-    return BlockFormat(name, type_id, 1, element.itemsize, dense=element)
+def _dense(name: str, type_id: int, nbytes: int) -> BlockFormat:
+    return BlockFormat(name, type_id, 1, nbytes, element=name)
 
 
 def _bit_run(
@@ -367,14 +362,14 @@ def _grids_of_trits() -> tuple[BlockFormat, ...]:
 
 
 DESCRIBED: tuple[BlockFormat, ...] = (
-    _dense("f32", 0, "<f4"),
-    _dense("f16", 1, "<f2"),
-    _dense("bf16", 30, ml_dtypes.bfloat16),
-    _dense("f64", 28, "<f8"),
-    _dense("i8", 24, "i1"),
-    _dense("i16", 25, "<i2"),
-    _dense("i32", 26, "<i4"),
-    _dense("i64", 27, "<i8"),
+    _dense("f32", 0, 4),
+    _dense("f16", 1, 2),
+    _dense("bf16", 30, 2),
+    _dense("f64", 28, 8),
+    _dense("i8", 24, 1),
+    _dense("i16", 25, 2),
+    _dense("i32", 26, 4),
+    _dense("i64", 27, 8),
     _block32("q4_0", 2, minimum=False, high=False, offset=8),
     _block32("q4_1", 3, minimum=True, high=False, offset=0),
     _block32("q5_0", 6, minimum=False, high=True, offset=16),

@@ -155,7 +155,7 @@ def panel_layout(format: str | int | BlockFormat) -> PanelLayout:
 def _layout(fmt: BlockFormat) -> PanelLayout:
     if not fmt.has_panels:
         raise UnsupportedError(f"no panels layout is defined for {fmt.name}")
-    if fmt.dense is not None:
+    if fmt.is_dense:
         return PanelLayout(fmt)
     assert fmt.scale is not None
     parts = fmt.factors
@@ -242,7 +242,7 @@ def _pack_rows(layout: PanelLayout, rows: Bytes, panels: Bytes) -> None:
     """Packs full panels: ``rows`` [16 P, rowbytes] into ``panels`` [P, panelbytes]."""
     fmt = layout.format
     count = panels.shape[0]
-    if fmt.dense is not None:
+    if fmt.is_dense:
         word = np.dtype(f"<u{fmt.nbytes}")  # moved as integers, so that no NaN changes its bits
         source = np.ascontiguousarray(rows).view(word).reshape(count, PANEL_ROWS, -1)
         panels.view(word).reshape(count, -1, PANEL_ROWS)[:] = source.transpose(0, 2, 1)
@@ -317,7 +317,7 @@ def unpack_panels(format: str | int | BlockFormat, panels: np.ndarray, k: int, n
             f"but these are {panels.dtype} {list(panels.shape)}"
         )
     panels = np.ascontiguousarray(panels)
-    if fmt.dense is not None:
+    if fmt.is_dense:
         word = np.dtype(f"<u{fmt.nbytes}")
         elements = panels.view(word).reshape(-1, k, PANEL_ROWS).transpose(0, 2, 1)
         return np.ascontiguousarray(elements).reshape(-1, k)[:n].view(np.uint8).reshape(n, -1)

@@ -138,7 +138,7 @@ def plane_layout(format: str | int | BlockFormat) -> PlaneLayout:
 def _layout(fmt: BlockFormat) -> PlaneLayout:
     if not fmt.has_planes:
         raise UnsupportedError(f"no planes layout is defined for {fmt.name}")
-    if fmt.dense is not None:
+    if fmt.is_dense:
         return PlaneLayout(fmt, (RowPlane(1, fmt.nbytes),))
     parts = fmt.factors
     record = 1 if share_bytes(fmt) else sum(bool(part.planes) for part in parts)

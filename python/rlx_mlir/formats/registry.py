@@ -83,7 +83,7 @@ def _check(fmt: BlockFormat) -> None:
         raise InputError(f"{where}: a name consists of lower-case letters, digits and '_', and begins with no digit")
     if fmt.grid is not None or fmt.trits is not None or fmt.rule or any(part.word for part in fmt.factors):
         raise InputError(f"{where}: grids, digits of base 3, rules and scattered scales are those of our own formats")
-    if fmt.dense is not None or not fmt.quants or fmt.scale is None:
+    if fmt.is_dense or not fmt.quants or fmt.scale is None:
         raise InputError(f"{where}: a format of blocks has planes of integers, a scale, and no dense element type")
     for what, size in (("block", fmt.block), ("nbytes", fmt.nbytes)):
         if not 0 < size <= _LIMIT:

@@ -23,12 +23,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from .. import checks
-from ..arrays import DLPACK_TYPES, as_array, element_word
+from ..arrays import as_array, dlpack_type, element_word
+from ..dtypes import DTYPES, ml_dtypes
 from ..errors import InputError
 
 Floats = npt.NDArray[np.float32]
@@ -43,7 +43,7 @@ NVFP4_VALUES: Floats = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 SCALED_SCHEMES = ("int8", "int8a", "int4", "fp8e4m3", "fp8e5m2", "nvfp4")
 """Words of the schemes, without their block lengths."""
 
-_FP8 = {"fp8e4m3": ml_dtypes.float8_e4m3fn, "fp8e5m2": ml_dtypes.float8_e5m2}
+_FP8 = {"fp8e4m3": "f8E4M3FN", "fp8e5m2": "f8E5M2"}
 _TEXT = re.compile(r"(int8|int8a|int4)/([1-9]\d{0,17})|fp8e4m3|fp8e5m2|nvfp4(?:/16)?")
 
 
@@ -185,7 +185,7 @@ def decode_scaled(
 
 def _decode_fp8(raw: npt.NDArray[np.uint8], word: str) -> Floats:
     """Floats of 8 bits as f32, NaN as 0."""
-    value = raw.view(_FP8[word]).astype(np.float32)
+    value = raw.view(DTYPES[_FP8[word]]).astype(np.float32)
     return np.where(np.isnan(value), np.float32(0), value)
 
 
@@ -222,7 +222,7 @@ def quantize_scaled(scheme: str | ScaledScheme, values: np.ndarray) -> ScaledWei
     values = as_array("'values'", values)
     if values.ndim != 2:
         raise InputError(f"'values' must be [K, N], but has {values.ndim} dimensions")
-    if (values.dtype.kind not in "fiub" and values.dtype not in DLPACK_TYPES) or not values.dtype.isnative:
+    if (values.dtype.kind not in "fiub" and dlpack_type(values.dtype) is None) or not values.dtype.isnative:
         raise InputError(f"'values' must be numbers, such as float32, but are {element_word(values.dtype)}")
     with np.errstate(all="ignore"):
         x = values.astype(np.float32)
@@ -260,8 +260,8 @@ def _quantize_asymmetric(kind: ScaledScheme, blocks: Floats, k: int) -> ScaledWe
 
 
 def _quantize_fp8(kind: ScaledScheme, x: Floats) -> ScaledWeight:
-    dtype = _FP8[kind.word]
-    top = float(ml_dtypes.finfo(dtype).max)
+    dtype = DTYPES[_FP8[kind.word]]
+    top = float(ml_dtypes(kind.word).finfo(dtype).max)
     scale = _unit(np.abs(x).max(axis=0, initial=0), top)
     codes = _over(x[None], scale[None])[0].clip(-top, top).astype(dtype).view(np.int8)
     return ScaledWeight(kind, x.shape[0], x.shape[1], codes, scale)
@@ -269,7 +269,7 @@ def _quantize_fp8(kind: ScaledScheme, x: Floats) -> ScaledWeight:
 
 def _quantize_nvfp4(kind: ScaledScheme, blocks: Floats, k: int) -> ScaledWeight:
     n = blocks.shape[-1]
-    dtype = _FP8["fp8e4m3"]
+    dtype = DTYPES[_FP8["fp8e4m3"]]
     largest = np.abs(blocks).max(axis=1, initial=0)
     global_scale = _unit(np.asarray(largest.max(initial=0)), 6 * 448)
     stored = (

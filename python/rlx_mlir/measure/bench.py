@@ -123,7 +123,7 @@ def about(request: Request) -> dict[str, str]:
     from rlx_mlir.runtime import tuned
 
     packages = [package for name in request.vs for package in RIVALS[name].packages]
-    found = {**versions(["rlx-mlir", *dict.fromkeys(["numpy", *packages])]), "cpu": native.host_target()[1]}
+    found = {**versions(["rlx-mlir", *dict.fromkeys(["numpy", *packages])]), "cpu": native.host_processor()[1]}
     if request.device == "cuda":
         found |= {f"gpu {name}": str(value) for name, value in tuned.device_parts().items()}
     return found

@@ -200,7 +200,9 @@ def accumulators(target: Target) -> int:
 
 
 def _host() -> Target:
-    triple, cpu, features = native.host_target()
+    from rlx_mlir import ir
+
+    triple, cpu, features = ir.native.host_target()
     return Target.from_features(features, triple, cpu)
 
 
@@ -211,7 +213,7 @@ def _compiled(text: str) -> bytes:
     with ir.new_context():
         module = ir.Module.parse(text)
         run_pipeline(module, "rlx-to-llvm")
-        return bytes(ir.native.emit_code(module.operation, *native.host_target(), 2, ir.native.CodeKind.OBJECT))
+        return bytes(ir.native.emit_code(module.operation, *ir.native.host_target(), 2, ir.native.CodeKind.OBJECT))
 
 
 def _plan(code: native.ObjectCode, name: str, threads: int | None) -> native.Plan:

@@ -153,7 +153,7 @@ def _key_parts(activations: str, most: int) -> dict[str, object]:
     """What the rates depend on: the processor, memory, what may be used of it, and the code."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
-        "host": list(native.host_target()),
+        "host": list(native.host_processor()),
         "memory": memory,
         "threads": most,
         "activations": activations,

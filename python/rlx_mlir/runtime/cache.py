@@ -40,12 +40,12 @@ def key_parts(material: Mapping[str, object], options: Mapping[str, object]) -> 
 
     Long texts (modules) are there as their hashes.
     """
-    triple, cpu, features = native.host_target()
+    architecture, cpu, model, features = native.host_processor()
     return {
         "what": {name: _shortened(value) for name, value in material.items()},
         "options": dict(options),
         "compiler": {"build": compiler_build(), "parts": dict(compiler_parts()), "mlir": _mlir_version()},
-        "host": {"triple": triple, "cpu": cpu, "features": features},
+        "host": {"architecture": architecture, "cpu": cpu, "model": model, "features": features},
         "formats": [repr(format) for format in registered_formats()],  # the name alone doesn't say what weights are
     }
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx_mlir import native
-from rlx_mlir.arrays import CPU, CUDA, CUDA_HOST, DLPACK_TYPES, FROM_DLPACK, as_array
+from rlx_mlir.arrays import CPU, CUDA, CUDA_HOST, as_array, dlpack_type, from_dlpack_type
 from rlx_mlir.errors import InputError
 from rlx_mlir.runtime.runs import Run, stream_handle
 
@@ -97,7 +97,7 @@ class DeviceArray:
             # DLPack numbers the default stream 1. Unasked, some libraries (PyTorch) let no stream wait.
             given = array.__dlpack__(stream=1 if stream is None else stream_handle(stream) or 1)
         address, shape, strides, code, bits, kind, ordinal, _, owner = native.dlpack_import(given)
-        dtype = FROM_DLPACK.get((code, bits))
+        dtype = from_dlpack_type(code, bits)
         if dtype is None:
             raise InputError(f"DLPack's element type {code} of {bits} bits is not supported")
         if kind in (CPU, CUDA_HOST):
@@ -275,9 +275,10 @@ class DeviceArray:
         if copy:
             source = DeviceArray.empty(self.shape, self.dtype, device=self.device)
             source.write(self)
-        if self.dtype not in DLPACK_TYPES:
+        kind = dlpack_type(self.dtype)
+        if kind is None:
             raise BufferError(f"DLPack has no element type {self.dtype}")
-        code, bits = DLPACK_TYPES[self.dtype]
+        code, bits = kind
         return native.dlpack_export(
             owner=source.owner,
             address=source.address,

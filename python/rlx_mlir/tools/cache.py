@@ -380,7 +380,7 @@ def _feature_differences(theirs: str, ours: str) -> Iterator[str]:
     if more := sorted(other - one):
         yield f"processor: this one has {', '.join(more)}, which the entry doesn't use"
     if one == other:
-        yield "processor: LLVM lists its features in another way"
+        yield "processor: its features are listed in another way"
 
 
 def _word(value: object) -> str:
@@ -411,7 +411,7 @@ def _format_explanation(own: Mapping[str, Any]) -> str:
         compiler, host = parts["compiler"], parts["host"]
         lines.append(f"  compiler   build {compiler['build'][:_HASH]}, MLIR {compiler['mlir']}")
         used = sum(word.startswith("+") for word in host["features"].split(","))
-        lines.append(f"  processor  {host['triple'].partition('-')[0]}, {host['cpu']}, {used} features")
+        lines.append(f"  processor  {host['architecture']}, {host['cpu']}, {used} features")
     lines += [f"  because    {reason}" for reason in own["reasons"]]
     if nearest := own.get("nearest"):
         lines.append(f"  nearest    {nearest['key'][:_SHORT]}")

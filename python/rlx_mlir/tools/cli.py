@@ -20,6 +20,7 @@ from rlx_mlir.activations import way_of
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.paths import write_output
 from rlx_mlir.tools import (
+    artifact,
     batch,
     bench,
     cache,
@@ -97,7 +98,7 @@ _ORDER = (
         "estimate",
         "ops",
     ),
-    *("bench", "profile", "tune", "cache", "finetune", "merge-lora", "eval"),
+    *("bench", "profile", "tune", "artifact", "cache", "finetune", "merge-lora", "eval"),
 )
 
 
@@ -135,6 +136,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A compiler for transformer models: run them, look into them, see every stage of their compilation.",
 )
+app.add_typer(artifact.app, name="artifact")
 app.add_typer(cache.app, name="cache")
 app.add_typer(fuzz.app, name="fuzz")
 app.command()(fuzz.interesting)

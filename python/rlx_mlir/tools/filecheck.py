@@ -13,7 +13,7 @@ import sys
 def main() -> None:
     """Becomes FileCheck, with the command line's arguments."""
     from rlx_mlir.errors import RlxError
-    from rlx_mlir.native import llvm_library
+    from rlx_mlir.runtime.identity import llvm_library
 
     try:
         tool = llvm_library().parent.parent / "bin" / "FileCheck"

@@ -32,7 +32,7 @@ from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import Emitter, Value, element_of, memref, shape_of, vec, with_element
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step, emit_elementwise
 from rlx_mlir.codegen.specs import QuantizeSpec
-from rlx_mlir.native import host_target
+from rlx_mlir.native import host_processor
 from rlx_mlir.runtime.tiles import request_tiles
 
 ALL_TARGETS = {
@@ -55,7 +55,7 @@ HALF_ULP = {"f32": 0.0, "f16": 2.0**-11, "bf16": 2.0**-8}
 """Relative error of the one rounding to an element type, where it isn't that of the sum."""
 
 
-HOST = {feature[1:] for feature in host_target()[2].split(",") if feature.startswith("+")}
+HOST = {feature[1:] for feature in host_processor()[3].split(",") if feature.startswith("+")}
 
 
 def need(target: Target) -> None:

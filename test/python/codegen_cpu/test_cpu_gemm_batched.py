@@ -17,14 +17,14 @@ from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split_batched
 from rlx_mlir.codegen.cpu.gemm_batched import SHARED_ELEMENTS, BatchedProduct, gemm_batched, uses_tiles
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
-from rlx_mlir.native import host_target
+from rlx_mlir.native import host_processor
 from rlx_mlir.runtime.tiles import request_tiles
 
 BITS = sorted(TARGETS)
 DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 ROUNDING = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 
-HOST = {feature[1:] for feature in host_target()[2].split(",") if feature.startswith("+")}
+HOST = {feature[1:] for feature in host_processor()[3].split(",") if feature.startswith("+")}
 
 MASKED = Program(
     (

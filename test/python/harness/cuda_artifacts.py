@@ -142,7 +142,7 @@ def buffer(name: str, dtype: str, *shape: int | str, **options: Any) -> BufferSp
 
 def artifact(**changes: Any) -> Artifact:
     """y = x + 1 + w, by two calls; a row of a cache is changed. The weight of the plan is the caller's `raw`, twice."""
-    triple, _, _ = native.host_target()
+    triple = f"{native.host_processor()[0]}-linux-gnu"
     options: dict[str, Any] = {
         "name": "sample",
         "target": {"triple": triple, "cpu": "", "features": ""},

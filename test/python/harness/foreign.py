@@ -2,7 +2,8 @@
 """Runs code that was compiled for another architecture: a C program makes the calls of its plan, under an emulator.
 
 The program holds the plan as data in its text: no size is computed there. It maps one file of memory, in which the
-inputs, the parameters, the outputs and the arena follow each other, and writes it back.
+inputs, the parameters, the outputs and the arena follow each other, and writes it back. The code is linked into it by
+the system's linker, or loaded by our loader when it runs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,11 +51,68 @@ def missing_tools(architecture: str) -> list[str]:
     return [tool for tool in TOOLS[architecture] if shutil.which(tool) is None]
 
 
+ROOT = Path(__file__).parents[3]
+#: The loader, and what it is made of.
+LOADER = ("loader", "linker", "elf_object", "relocations", "host_functions")
+#: What gives the programs addresses in the objects `code*.o` in the present folder.
+_FIND = """
+#include "runtime/loader.h"
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <list>
+static const rlx::runtime::ObjectCode &code() {
+  static const rlx::runtime::ObjectCode &loaded = [] () -> const rlx::runtime::ObjectCode & {
+    std::list<std::string> contents;
+    std::vector<std::string_view> objects;
+    for (const char *name : {"code.o", "code2.o"}) {
+      std::ifstream file(name, std::ios::binary);
+      if (!file) continue;
+      contents.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+      objects.push_back(contents.back());
+    }
+    return *new rlx::runtime::ObjectCode(objects);
+  }();
+  return loaded;
+}
+extern "C" void *find(const char *name) {
+  try {
+    return code().lookup(name);
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "%s\\n", error.what());
+    std::exit(3);
+  }
+}
+"""
+
+
+def compile_loader(architecture: str, folder: Path) -> list[str]:
+    """The loader for another architecture, as objects in ``folder``; programs call ``void *find(const char *)``."""
+    compiler = TOOLS[architecture][0].replace("gcc", "g++")
+    (folder / "find.cpp").write_text(_FIND)
+    sources = [folder / "find.cpp", *(ROOT / "runtime" / f"{name}.cpp" for name in LOADER)]
+    command = [compiler, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I", str(ROOT), "-c", *map(str, sources)]
+    subprocess.run(command, cwd=folder, check=True)
+    return [str(folder / f"{source.stem}.o") for source in sources]
+
+
 def run_foreign(
-    artifact: Artifact, params: Mapping[str, np.ndarray], inputs: Mapping[str, np.ndarray], folder: Path
+    artifact: Artifact,
+    params: Mapping[str, np.ndarray],
+    inputs: Mapping[str, np.ndarray],
+    folder: Path,
+    loader: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
-    """The outputs of a module for inputs and parameters; ``folder`` gets the program and its memory."""
-    compiler, emulator = TOOLS[artifact.target["triple"].partition("-")[0]]
+    """The outputs of a module for inputs and parameters.
+
+    Args:
+        artifact: the module.
+        params, inputs: arrays by name.
+        folder: gets the program and its memory.
+        loader: what `compile_loader` gave, to load the code; by default it is linked.
+    """
     sizes = _symbols(artifact, inputs)
 
     def value(terms: Terms | int) -> int:
@@ -84,12 +142,8 @@ def run_foreign(
             memory += bytes(-len(memory) % 64)
             starts[kind].append(len(memory))
             memory += array.tobytes()
-    lines = [_MAIN]
     sharing = {kernel for kernel in artifact.kernels if f"{kernel}_shared\0".encode() in artifact.code}
-    for kernel in [*artifact.kernels, *(f"{kernel}_finish" for kernel in sharing)]:
-        lines.append(f"Kernel {kernel};\nSize {kernel}_units, {kernel}_scratch;")
-    lines += [f"Size {kernel}_shared;" for kernel in sharing]
-    lines.append("int main(int argc, char **argv) {")
+    lines = [_MAIN, *_declarations(artifact, sharing, is_loaded=bool(loader))]
     lines.append(f"  memory = aligned_alloc(64, {len(memory) + 64});")
     lines.append('  FILE *file = fopen(argv[1], "rb+");')
     lines.append(f"  if (!file || fread(memory, 1, {len(memory)}, file) != {len(memory)}) return 2;")
@@ -116,14 +170,33 @@ def run_foreign(
     (folder / "main.c").write_text("\n".join(lines))
     (folder / "code.o").write_bytes(artifact.code)
     (folder / "memory").write_bytes(memory)
-    program = str(folder / "program")
-    subprocess.run([compiler, "-static", "-O1", "-o", program, "main.c", "code.o", "-lm"], cwd=folder, check=True)
-    subprocess.run([emulator, program, "memory"], cwd=folder, check=True, timeout=300)
+    _run_program(artifact, folder, loader)
     after = (folder / "memory").read_bytes()
     return {
         spec.name: np.frombuffer(after, array.dtype, array.size, start).reshape(array.shape)
         for spec, array, start in zip(artifact.outputs, regions["output"], starts["output"], strict=True)
     }
+
+
+def _declarations(artifact: Artifact, sharing: Collection[str], *, is_loaded: bool) -> list[str]:
+    """What a program begins with: the functions of the kernels, by their names or as what the loader found."""
+    functions = dict.fromkeys([*artifact.kernels, *(f"{kernel}_finish" for kernel in sharing)], "Kernel")
+    for kernel in tuple(functions):
+        functions |= {f"{kernel}_units": "Size", f"{kernel}_scratch": "Size"}
+    functions |= {f"{kernel}_shared": "Size" for kernel in sharing}
+    lines = [f"static {kind} *{name};" if is_loaded else f"{kind} {name};" for name, kind in functions.items()]
+    lines.append("extern void *find(const char *);\nint main(int argc, char **argv) {")
+    return lines + [f'  {name} = ({kind} *)find("{name}");' for name, kind in functions.items() if is_loaded]
+
+
+def _run_program(artifact: Artifact, folder: Path, loader: Sequence[str]) -> None:
+    """Builds the program in a folder, and runs it on the memory there."""
+    compiler, emulator = TOOLS[artifact.target["triple"].partition("-")[0]]
+    subprocess.run([compiler, "-O1", "-c", "main.c"], cwd=folder, check=True)
+    linker = compiler.replace("gcc", "g++") if loader else compiler
+    code = loader or ["code.o"]
+    subprocess.run([linker, "-static", "-o", "program", "main.o", *code, "-lm"], cwd=folder, check=True)
+    subprocess.run([emulator, "program", "memory"], cwd=folder, check=True, timeout=300)
 
 
 def _symbols(artifact: Artifact, inputs: Mapping[str, np.ndarray]) -> list[int]:

@@ -11,5 +11,5 @@ from rlx_mlir import ir, native
 
 def loaded(module: ir.Module, level: int) -> native.ObjectCode:
     """The code of a module of the LLVM dialect, optimised at that level; C interfaces are `_mlir_ciface_NAME`."""
-    code = ir.native.emit_code(module.operation, *native.host_target(), level, ir.native.CodeKind.OBJECT)
+    code = ir.native.emit_code(module.operation, *ir.native.host_target(), level, ir.native.CodeKind.OBJECT)
     return native.ObjectCode([code])

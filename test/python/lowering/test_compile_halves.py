@@ -10,7 +10,7 @@ from compile_harness import Program, compare, compile_fresh, templates_of
 
 from rlx_mlir import Executable, interpret
 from rlx_mlir.errors import ExecutionError
-from rlx_mlir.native import host_target
+from rlx_mlir.native import host_processor
 from rlx_mlir.runtime.tiles import request_tiles
 
 HALVES = ["f16", "bf16"]
@@ -19,9 +19,8 @@ HALVES = ["f16", "bf16"]
 def has_tiles(dtype: str) -> bool:
     """Whether this machine multiplies tiles of a type."""
     feature = {"f16": "amx-fp16", "bf16": "amx-bf16"}[dtype]
-    return (
-        all(f"+{name}" in host_target()[2].split(",") for name in ("avx512bw", "amx-tile", feature)) and request_tiles()
-    )
+    present = host_processor()[3].split(",")
+    return all(f"+{name}" in present for name in ("avx512bw", "amx-tile", feature)) and request_tiles()
 
 
 def layer(dtype: str) -> Program:

@@ -206,6 +206,8 @@ LINES = (
     "tune {module} --arrays {arrays} --rounds 3 --tries 1 --dry-run",
     "tune {llama} --prompt-tokens 4 --rounds 3 --tries 1 --dry-run --device cpu --activations exact --context 64 "
     "--chunk 16 --kv-cache f16",
+    "artifact show {artifact} --json",
+    "artifact verify {artifact} --json",
     "cache list --json",
     "cache explain {llama} --activations exact --context 64 --chunk 16 --json",
     "cache clear --models --json",
@@ -302,6 +304,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str
         16,
     )
     assert CliRunner().invoke(app, list(map(str, words))).exit_code == 0
+    compiled = rlx.compile(module, cache=False).artifact
+    compiled.save(tmp_path / "m.rlx")
     found = {
         "llama": tiny_llama,
         "bert": folder,
@@ -321,10 +325,11 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str
         "adapter": adapter,
         "case": tmp_path / "case.mlir",
         "corpus": tmp_path / "corpus",
+        "artifact": tmp_path / "m.rlx",
         "triple": machine()[0],
         "cpu": "x86-64-v2" if platform.machine() == "x86_64" else "generic",
         "features": "+sse2" if platform.machine() == "x86_64" else "+neon",
-        "kernel": next(iter(rlx.compile(module, cache=False).artifact.kernels)),
+        "kernel": next(iter(compiled.kernels)),
     }
     return {name: str(value) for name, value in found.items()}
 

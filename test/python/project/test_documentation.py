@@ -51,6 +51,7 @@ ELSEWHERE = {
 }
 HERE = (
     "docs/arrays.md",
+    "docs/artifacts.md",
     *("docs/control-flow.md", "docs/differentiation.md", "docs/finetuning.md", "docs/fuzzing.md", "docs/gpu.md"),
     *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/serving.md"),
     "docs/sessions.md",
@@ -63,6 +64,8 @@ _STAND_INS = {"MODEL": "smollm2", "PROMPT": "x", "FILE": "x.gguf", "TEXT…": "x
 
 #: Names with a dot that are attributes of IR.
 _ATTRIBUTES = ("rlx.pdl",)
+#: Names that begin as those of passes do.
+_OTHERS = ("rlx-mlir-runtime", "rlx-run")
 
 
 def text_of(document: str) -> str:
@@ -161,7 +164,7 @@ def test_names_in_documentation_exist(document: str) -> None:
             except ImportError:
                 missing.append(dotted)
                 break
-    known = {*PASSES, *PIPELINES, *(command.name for command in get_command(app).commands.values())}  # type: ignore[attr-defined]
+    known = {*_OTHERS, *PASSES, *PIPELINES, *(command.name for command in get_command(app).commands.values())}  # type: ignore[attr-defined]
     native = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("passes/*.cpp"))
     for name in re.findall(r"`((?:hir|mir|lir|cpu|gpu|kernel|rlx)(?:-[a-z0-9]+)+)\b[`{]", text):
         if name not in known and f'"{name}"' not in native and name not in text_of("pyproject.toml"):
@@ -305,6 +308,17 @@ def test_the_page_on_fine_tuning_runs(tiny_llama: Path, tmp_path: Path) -> None:
     assert "held out, 2 rows: loss " in printed[0]
     assert "divergence: mean " in printed[3]
     assert "'divergence': {'mean': " in run_python([program], tmp_path)
+
+
+def test_the_page_on_artifacts_runs(tmp_path: Path) -> None:
+    """Its program writes files, which its commands read."""
+    (program,), (commands,) = blocks("docs/artifacts.md", "python"), blocks("docs/artifacts.md", "sh")
+    assert run_python([program], tmp_path).split() == ["[1.", "1.", "1.]"]
+    printed = [run([*shlex.split(line)], tmp_path) for line in commands.text.splitlines()]
+    assert "artifact/scores/native" in printed[0]
+    assert printed[1].splitlines() == [
+        f"holds  {part}" for part in ("header and table", "manifest", "artifact/scores/native", "weights/0")
+    ]
 
 
 @pytest.mark.slow

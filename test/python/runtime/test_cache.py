@@ -103,16 +103,16 @@ def test_every_option_is_in_the_key() -> None:
 def test_keys_depend_on_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
     options = CompileOptions().as_dict()
     keys = [cache.cache_key({"module": "m"}, options), cache.cache_key({"module": "n"}, options)]
-    triple, cpu, features = native.host_target()
-    monkeypatch.setattr(native, "host_target", lambda: (triple, cpu, features + ",+more"))
-    keys.append(cache.cache_key({"module": "m"}, options))
-    monkeypatch.setattr(native, "host_target", lambda: (triple, "other", features))
-    keys.append(cache.cache_key({"module": "m"}, options))
+    host = native.host_processor()
+    for part in range(len(host)):
+        changed = (*host[:part], f"{host[part]},+more", *host[part + 1 :])
+        monkeypatch.setattr(native, "host_processor", lambda changed=changed: changed)
+        keys.append(cache.cache_key({"module": "m"}, options))
     monkeypatch.undo()
     monkeypatch.setattr(cache, "compiler_build", lambda: "another build")
     keys.append(cache.cache_key({"module": "m"}, options))
     monkeypatch.undo()
-    assert len(set(keys)) == 5
+    assert len(set(keys)) == 7
     assert cache.cache_key({"module": "m"}, options) == keys[0]
 
 
@@ -164,7 +164,7 @@ def test_another_content_is_another_compiler(tmp_path: Path) -> None:
 
 def test_libraries_are_identified_by_their_build_ids(tmp_path: Path) -> None:
     """What `readelf -n` says, of the files that are loaded."""
-    for library in (native.llvm_library(), Path(str(_runtime.__file__))):
+    for library in (identity.llvm_library(), Path(str(_runtime.__file__))):
         said, _, size = identity.build_id(library).partition(":")
         assert size == str(library.stat().st_size)
         with library.open("rb") as file:
@@ -196,7 +196,7 @@ def test_a_library_without_notes_is_read_whole(tmp_path: Path) -> None:
 def test_another_llvm_is_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "libLLVM.so").write_bytes(b"another release")
     before = dict(identity.compiler_parts())
-    monkeypatch.setattr(native, "llvm_library", lambda: tmp_path / "libLLVM.so")
+    monkeypatch.setattr(identity, "llvm_library", lambda: tmp_path / "libLLVM.so")
     after = identity.compiler_parts.__wrapped__()
     assert {name for name in before if before[name] != after[name]} == {"libraries"}
 

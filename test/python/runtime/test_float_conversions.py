@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from rlx_mlir import native
+from rlx_mlir.runtime.identity import llvm_library
 
 CONVERT = """
 define void @{name}(ptr %x, ptr %y, i64 %n) {{
@@ -37,7 +38,7 @@ NUMPY = {"float": np.float32, "double": np.float64, "half": np.float16, "bfloat"
 @pytest.fixture(scope="module")
 def convert(tmp_path_factory):
     """Converts arrays with code that was compiled for a CPU without instructions for 16-bit floats."""
-    llc = native.llvm_library().parent.parent / "bin" / "llc"
+    llc = llvm_library().parent.parent / "bin" / "llc"
     pairs = [("float", "half"), ("double", "half"), ("float", "bfloat"), ("double", "bfloat")]
     cases = [(a, b, "fptrunc") for a, b in pairs] + [("half", "float", "fpext"), ("half", "double", "fpext")]
     text = "".join(CONVERT.format(name=f"{a}_{b}", source=a, target=b, op=op) for a, b, op in cases)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from rlx_mlir.errors import ExecutionError
 from rlx_mlir.lowering.machine import instructions, machine
 from rlx_mlir.runtime.processor import lacking
 
-TRIPLE, CPU, FEATURES = native.host_target()
+TRIPLE, CPU, LLVM_FEATURES = ir.native.host_target()
+ARCHITECTURE, NAME, MODEL, FEATURES = native.host_processor()
 X86 = TRIPLE.startswith("x86_64")
 needs_x86 = pytest.mark.skipif(not X86, reason="names of x86-64")
 #: Names of LLVM's, from the oldest 64-bit processor on, of both makers, some with AVX-512 and AMX.
@@ -47,7 +49,7 @@ def test_code_for_another_processor_runs_or_is_refused_by_name(cpu: str) -> None
     missing = needs(cpu)
     assert not [name for name in missing if name.startswith(HINTS)]
     if missing:
-        named = rf"'small' was compiled for a processor \({cpu}\) with {', '.join(missing)}, which this one \({CPU}\)"
+        named = re.escape(f"a processor ({cpu}) with {', '.join(missing)}, which this one ({NAME}) lacks")
         with pytest.raises(ExecutionError, match=named):
             rlx.compile(small(), cpu=cpu, cache=False)
         return
@@ -94,15 +96,36 @@ def test_hints_of_the_processor_are_not_in_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("needed", "here", "words", "expected"),
+    ("needed", "here", "expected"),
     [
-        ("+neon,+dotprod", "+neon", {"asimd", "asimddp"}, []),
-        ("+neon,+dotprod", "+neon", {"asimd"}, ["dotprod"]),
-        ("+neon,+v8.2a,+ras,+a76", "+neon", {"asimd"}, []),
-        ("+sve2,+sve", "+sve", {"asimd", "sve"}, ["sve2"]),
+        ("+neon,+dotprod", "+neon,+dotprod", []),
+        ("+neon,+dotprod", "+neon,-dotprod", ["dotprod"]),
+        ("+neon,+v8.2a,+ras,+a76", "+neon,-dotprod", []),
+        ("+sve2,+sve", "+sve,-sve2", ["sve2"]),
     ],
 )
-def test_features_of_arm_are_those_that_linux_lists(
-    needed: str, here: str, words: set[str], expected: list[str]
-) -> None:
-    assert lacking(needed, here, "aarch64", words) == expected
+def test_features_of_arm_are_those_that_linux_lists(needed: str, here: str, expected: list[str]) -> None:
+    assert lacking(needed, here, "aarch64") == expected
+
+
+def words_of(features: str) -> dict[str, bool]:
+    return {word[1:]: word[0] == "+" for word in features.split(",")}
+
+
+@needs_x86
+def test_the_processor_is_what_llvm_says_it_is() -> None:
+    """Of every feature that LLVM asks the processor for, not of some."""
+    assert words_of(FEATURES) == words_of(LLVM_FEATURES)
+    assert TRIPLE.partition("-")[0] == ARCHITECTURE
+    maker, _, numbers = MODEL.partition(" ")
+    assert f"vendor_id\t: {maker}" in Path("/proc/cpuinfo").read_text()
+    family, number, stepping = numbers.split("/")
+    for title, value in (("cpu family", family), ("model", number), ("stepping", stepping)):
+        assert re.search(rf"^{title}\s*: {value}$", Path("/proc/cpuinfo").read_text(), re.M)
+
+
+@needs_x86
+def test_every_feature_that_code_can_need_is_asked_for() -> None:
+    """Those of all CPUs that LLVM knows, but what all have, what says how to compile, and what no code of ours has."""
+    needed = {word for cpu in NAMES for word in lacking(instructions(TRIPLE, machine(cpu=cpu)[2]), "", "x86_64")}
+    assert needed <= set(words_of(FEATURES))

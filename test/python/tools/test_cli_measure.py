@@ -161,10 +161,10 @@ def test_other_options_have_another_key(compiled: Path, tiny_llama: Path) -> Non
 
 def test_an_entry_of_another_processor(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = next(compiled.iterdir()).stem
-    triple, cpu, features = native.host_target()
+    architecture, cpu, model, features = native.host_processor()
     first = next(word for word in features.split(",") if word.startswith("+"))
     others = features.replace(f"{first},", f"-{first[1:]},", 1) + ",+avx99"
-    monkeypatch.setattr(native, "host_target", lambda: (triple, "other", others))
+    monkeypatch.setattr(native, "host_processor", lambda: (architecture, "other", model, others))
     (own,) = explained(key)
     assert not own["serves"]
     assert f"processor cpu: the entry has {cpu} where other is wanted" in own["reasons"]

@@ -125,12 +125,12 @@ def test_the_reading_kernel_reads_everything(probe: Probe) -> None:
 
 def host_without(monkeypatch: pytest.MonkeyPatch, *features: str) -> None:
     """The probe's kernels are made for this processor as if it lacked some features."""
-    triple, cpu, known = native.host_target()
+    triple, cpu, known = ir.native.host_target()
     left = ",".join(word for word in known.split(",") if not word.startswith(tuple(f"+{name}" for name in features)))
     monkeypatch.setattr(roofline, "_host", lambda: Target.from_features(left, triple, cpu))
 
 
-@pytest.mark.skipif("+avx2" not in native.host_target()[2], reason="needs AVX2")
+@pytest.mark.skipif("+avx2" not in native.host_processor()[3], reason="needs AVX2")
 def test_products_of_bytes_by_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step multiplies: what is the same in every step would be computed before the loop, and cost nothing."""
     host_without(monkeypatch, "avx512", "avxvnni")

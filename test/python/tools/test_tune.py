@@ -114,7 +114,7 @@ def test_choices_of_tiles(weight: str) -> None:
     assert made({"amx": 1})[2] == code
 
 
-@pytest.mark.skipif(not Target.from_features(native.host_target()[2]).tiles("bf16"), reason="no tiles of bf16")
+@pytest.mark.skipif(not Target.from_features(native.host_processor()[3]).tiles("bf16"), reason="no tiles of bf16")
 def test_choices_of_tiles_of_bf16() -> None:
     m = GraphModule.mir("product")
     m.set_outputs({"y": m.matmul(m.input("x", ["n", 96], "bf16"), m.param("w", [96, 64], "bf16"))})
