@@ -3,37 +3,28 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-import numpy as np
-
 from .. import checks
-from ..activations import ACTIVATIONS, AUTO, way_of
+from ..activations import AUTO
 from ..errors import InputError
-from ..frontends.model_file import ModelFile
 from ..limits import in_threads
 from ..place import located
 from ..runtime.artifact import Artifact
 from . import decoder
-from .adapter import read_adapter
 from .compiled import CompiledFolder, compiled_folder
-from .config import ModelConfig, check_context
 from .core import vocabulary_size
 from .decode_threads import decode_threads
 from .model import Model
-from .opening import open_model
 from .prepared import IN_FOLDER, Place, PreparedWeights, in_cache, in_folder, set_weights
 from .programs import Executable, compile_program
-from .quantised import check_quantize, quantised
-from .weights import check_nonfinite
+from .source import NATIVE, Source, check_options, open_source
 
 Progress = Callable[[str], None]
 
@@ -48,10 +39,11 @@ def load_model(
     threads: int | None = None,
     activations: str = AUTO,
     context: int | None = None,
-    chunk: int = 512,
-    kv_dtype: str = "f32",
+    chunk: int | None = None,
+    kv_dtype: str | None = None,
     target: str = "cpu",
-    nonfinite: str = "refuse",
+    cpu: str = "",
+    nonfinite: str | None = None,
     quantize: str | None = None,
     lora: str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
@@ -73,14 +65,17 @@ def load_model(
             rounds them to 8 bits, block by block, and on CPUs what queries, keys and values are computed from to 15;
             ``int16`` rounds all to 15 bits; ``exact`` computes with decoded weights in f32.
         context: positions that can be used, at most the model's own; by default that, but not more than 2048.
-        chunk: tokens of a prompt that are processed at once.
-        kv_dtype: type of cached keys and values, ``f32``, ``f16``, ``bf16``, ``q8_0`` or ``q4_0``, or one for keys and
-            one for values, ``q8_0/q4_0``. They are rounded when they are stored; 16 bits take half of the memory, and
-            of the time to read it, blocks of 8 and 4 bits 27 % and 14 %, where heads are multiples of 32 elements.
+        chunk: tokens of a prompt that are processed at once; 512 by default.
+        kv_dtype: type of cached keys and values, ``f32`` (the default), ``f16``, ``bf16``, ``q8_0`` or ``q4_0``, or one
+            for keys and one for values, ``q8_0/q4_0``. They are rounded when they are stored; 16 bits take half of the
+            memory, and of the time to read it, blocks of 8 and 4 bits 27 % and 14 %, where heads are multiples of 32
+            elements.
         target: what runs the model: ``cpu``, or ``cuda``, an NVIDIA GPU of this machine: weights are copied there once,
             and the cache of keys and values stays there.
-        nonfinite: what is done about weights, and scales of weights, that are NaN or infinite: ``refuse`` says where
-            the first one is, ``zero`` reads each of them, and all that a scale belongs to, as 0.
+        cpu: the CPU to compile for, as LLVM names it, such as ``x86-64-v3``; this one by default, which is ``native``,
+            too. Of a bundle, which of its levels runs; the best one that this machine has by default.
+        nonfinite: what is done about weights, and scales of weights, that are NaN or infinite: ``refuse``, the default,
+            says where the first one is, ``zero`` reads each of them, and all that a scale belongs to, as 0.
         quantize: a type of weights, such as ``q4_k``, that matrices of f32, f16 and bf16 are quantised to; None leaves
             them as they are. Rows that aren't a multiple of the type's blocks get a wider type, see docs/models.md. The
             result is kept in the cache.
@@ -98,63 +93,56 @@ def load_model(
     or takes too long, DownloadError, CompileError (TimeLimitError after ``time_limit``).
     """
     checks.path("path_or_name", path_or_name)
-    for name, value in (
-        ("nonfinite", nonfinite),
-        ("activations", activations),
-        ("kv_dtype", kv_dtype),
-        ("target", target),
-    ):
-        checks.text(name, value)
-    if quantize is not None:
-        check_quantize(checks.text("quantize", quantize))
+    check_options(activations=activations, chunk=chunk, kv_dtype=kv_dtype, nonfinite=nonfinite, quantize=quantize)
+    checks.text("target", target)
+    checks.text("cpu", cpu)
     checks.flag("cache", cache)
     if prepared_cache is not None:
         checks.flag("prepared_cache", prepared_cache)
     checks.flag("download", download)
     if progress is not None:
         checks.callback("progress", progress, "text")
-    check_nonfinite(nonfinite)
-    if activations not in (AUTO, *ACTIVATIONS):
-        words = ", ".join((AUTO, *ACTIVATIONS))
-        raise InputError(f"'activations' must be one of {words}, but is {activations!r}")
-    checks.whole("chunk", chunk, 1)
     say = progress or _silent
     begin = time.perf_counter()
     say(f"opening {os.fspath(path_or_name)}")
     folder = compiled_folder(path_or_name)
     if folder is not None:
         folder.agree(
-            context=(context, None), chunk=(chunk, 512), activations=(activations, AUTO), device=(target, "cpu")
+            context=(context, None), chunk=(chunk, None), activations=(activations, AUTO), device=(target, "cpu")
         )
         context, chunk, activations, target = folder.context, folder.chunk, folder.activations, folder.device
         path_or_name = folder.model
-        if lora is not None:
-            raise InputError(f"'{folder.folder}' was compiled without an adapter: load the model that it is of")
-    activations = way_of(activations, target)
-    file = open_model(path_or_name, download=download, progress=progress is not None)
-    config = dataclasses.replace(ModelConfig.from_gguf(file), kv_dtype=kv_dtype)
-    if quantize is not None:
-        file, config = quantised(file, config, quantize, nonfinite=nonfinite, cache=cache, say=say)
-    adapter = None if lora is None else read_adapter(checks.path("lora", lora), config)
+        for name, value in (("lora", lora), ("cpu", cpu)):
+            if value:
+                raise InputError(f"'{folder.folder}' was compiled without '{name}': load the model that it is of")
+    source = open_source(
+        path_or_name,
+        activations=activations,
+        context=context,
+        chunk=chunk,
+        kv_dtype=kv_dtype,
+        nonfinite=nonfinite,
+        quantize=quantize,
+        lora=lora,
+        target=target,
+        cache=cache,
+        download=download,
+        progress=progress,
+    )
     if folder is not None:
-        folder.check(config)
-    context = check_context(config, context)
+        folder.check(source.config)
     team = threads
     if threads is None and target == "cpu":  # measured before anything else takes the processor's time
-        team = decode_threads(config.read_bytes, activations, cache=cache)
+        team = decode_threads(source.config.read_bytes, source.activations, cache=cache)
     makers = _Makers(
-        file,
-        config,
-        context=context,
-        chunk=min(chunk, context),
-        activations=activations,
+        source,
         target=target,
+        cpu="" if cpu == NATIVE else cpu,
         threads=threads,
         team=team,
         time_limit=time_limit,
         cache=cache,
         folder=folder,
-        ranks={} if adapter is None else adapter.ranks,
     )
     opened = time.perf_counter()
     say("compiling")
@@ -163,35 +151,29 @@ def load_model(
     say("preparing weights")
     place: Callable[[Sequence[Artifact]], Place | None] | None = None
     if folder is not None and (folder.folder / IN_FOLDER).exists():
-        place = partial(in_folder, folder.folder, file)
+        place = partial(in_folder, folder.folder, source.file)
     elif cache if prepared_cache is None else prepared_cache:
-        place = partial(in_cache, file)
-    added = {} if adapter is None else adapter.params()
+        place = partial(in_cache, source.file)
     weights = set_weights(
-        file,
-        config,
-        context,
+        source.file,
+        source.config,
+        source.context,
         tuple(executables.values()),
-        nonfinite=nonfinite,
-        added=added,
+        nonfinite=source.nonfinite,
+        added=source.added,
         place=place,
     )
     model = Model(
-        file,
-        config,
-        context=context,
-        chunk=makers.chunk,
-        activations=activations,
+        source.file,
+        source.config,
+        context=source.context,
+        chunk=source.chunk,
+        activations=source.activations,
         candidates=makers.candidates,
-        ranks=makers.ranks,
+        ranks=source.ranks,
         more=None if target == "cuda" else partial(_with_weights, makers, weights),
-        identify=lambda: {
-            "model": file.fingerprint(),
-            "activations": activations,
-            "kv_dtype": kv_dtype,
-            "nonfinite": nonfinite,
-            "lora": "" if adapter is None else _digest(added),
-        },
+        identify=lambda: source.identity,
+        source=source,
         **executables,
     )
     compile_seconds = ready_to_load - opened
@@ -209,34 +191,30 @@ class _Makers:
     """What makes the modules of a model, without their weights.
 
     Attributes:
+        source: what the model is made of.
         team: threads that `decode` takes.
         folder: that of compiled programs, where the model is one.
-        ranks: of the products that have an adapter.
-        chunk: tokens of a prompt that are processed at once, not more than the context has positions.
 
     The others are those of `load_model`.
     """
 
-    file: ModelFile
-    config: ModelConfig
-    context: int
-    chunk: int
-    activations: str
+    source: Source
     target: str
+    cpu: str
     threads: int | None
     team: int | None
     time_limit: float | None
     cache: bool
     folder: CompiledFolder | None
-    ranks: Mapping[str, int]
 
     @property
     def candidates(self) -> int:
         """Among how many of the largest logits `decode` chooses; 0 where it doesn't."""
         # Rows of the table without a token can't be chosen, which a GPU doesn't know.
-        padded = vocabulary_size(self.file, self.config) < self.config.vocab
+        config = self.source.config
+        padded = vocabulary_size(self.source.file, config) < config.vocab
         on_gpu = self.target == "cuda" and not padded and self.folder is None
-        return min(CANDIDATES, self.config.vocab) if on_gpu else 0
+        return min(CANDIDATES, config.vocab) if on_gpu else 0
 
     def both(self) -> dict[str, Executable]:
         """The modules that a model is loaded with.
@@ -253,14 +231,15 @@ class _Makers:
         if self.folder is not None and program in decoder.PROGRAMS:
             return cast("Executable", self.folder.load(program, threads))
         return compile_program(
-            self.config,
+            self.source.config,
             program,
-            ranks=self.ranks,
-            context=self.context,
-            chunk=self.chunk,
+            ranks=self.source.ranks,
+            context=self.source.context,
+            chunk=self.source.chunk,
             candidates=self.candidates if program == "decode" else 0,
-            activations=self.activations,
+            activations=self.source.activations,
             target=self.target,
+            cpu=self.cpu,
             time_limit=self.time_limit,
             cache=self.cache,
             threads=threads,
@@ -272,15 +251,6 @@ def _with_weights(makers: _Makers, weights: PreparedWeights, program: str) -> Ex
     executable = makers.make(program)
     weights.bind(executable)
     return executable
-
-
-def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """What tells an adapter's numbers apart."""
-    digest = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return digest.hexdigest()
 
 
 def _silent(text: str) -> None:
