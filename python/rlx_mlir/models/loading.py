@@ -1,35 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Loading of models: a file is opened and checked, compiled (or found compiled), and its weights are prepared."""
+"""Loading of models, whatever they are in: a file, a folder, a folder of compiled programs, or a bundle."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Sequence
-from contextvars import copy_context
-from dataclasses import dataclass
-from functools import partial
-from typing import cast
+from collections.abc import Callable
 
 from .. import checks
 from ..activations import AUTO
-from ..errors import InputError
-from ..limits import in_threads
 from ..place import located
-from ..runtime.artifact import Artifact
-from . import decoder
-from .compiled import CompiledFolder, compiled_folder
-from .core import vocabulary_size
-from .decode_threads import decode_threads
+from .bundle import bundle_at
 from .model import Model
-from .prepared import IN_FOLDER, Place, PreparedWeights, in_cache, in_folder, set_weights
-from .programs import Executable, compile_program
-from .source import NATIVE, Source, check_options, open_source
 
 Progress = Callable[[str], None]
-
-CANDIDATES = 64
-"""Largest logits that a GPU chooses among itself: where a sampler needs no more, tokens are chosen there."""
 
 
 @located
@@ -93,7 +76,7 @@ def load_model(
     or takes too long, DownloadError, CompileError (TimeLimitError after ``time_limit``).
     """
     checks.path("path_or_name", path_or_name)
-    check_options(activations=activations, chunk=chunk, kv_dtype=kv_dtype, nonfinite=nonfinite, quantize=quantize)
+    checks.text("activations", activations)
     checks.text("target", target)
     checks.text("cpu", cpu)
     checks.flag("cache", cache)
@@ -103,154 +86,34 @@ def load_model(
     if progress is not None:
         checks.callback("progress", progress, "text")
     say = progress or _silent
-    begin = time.perf_counter()
     say(f"opening {os.fspath(path_or_name)}")
-    folder = compiled_folder(path_or_name)
-    if folder is not None:
-        folder.agree(
-            context=(context, None), chunk=(chunk, None), activations=(activations, AUTO), device=(target, "cpu")
-        )
-        context, chunk, activations, target = folder.context, folder.chunk, folder.activations, folder.device
-        path_or_name = folder.model
-        for name, value in (("lora", lora), ("cpu", cpu)):
-            if value:
-                raise InputError(f"'{folder.folder}' was compiled without '{name}': load the model that it is of")
-    source = open_source(
+    if (path := bundle_at(path_or_name)) is not None:
+        from .bundled import bundled_model
+
+        fixed = {"context": context, "chunk": chunk, "kv_dtype": kv_dtype, "nonfinite": nonfinite}
+        fixed |= {"quantize": quantize, "lora": lora, "activations": None if activations == AUTO else activations}
+        return bundled_model(path, threads=threads, target=target, cpu=cpu, say=say, **fixed)
+    from .compiling import compiled_model
+
+    return compiled_model(
         path_or_name,
+        threads=threads,
         activations=activations,
         context=context,
         chunk=chunk,
         kv_dtype=kv_dtype,
+        target=target,
+        cpu=cpu,
         nonfinite=nonfinite,
         quantize=quantize,
         lora=lora,
-        target=target,
-        cache=cache,
-        download=download,
-        progress=progress,
-    )
-    if folder is not None:
-        folder.check(source.config)
-    team = threads
-    if threads is None and target == "cpu":  # measured before anything else takes the processor's time
-        team = decode_threads(source.config.read_bytes, source.activations, cache=cache)
-    makers = _Makers(
-        source,
-        target=target,
-        cpu="" if cpu == NATIVE else cpu,
-        threads=threads,
-        team=team,
         time_limit=time_limit,
         cache=cache,
-        folder=folder,
+        prepared_cache=prepared_cache,
+        download=download,
+        progress=progress,
+        say=say,
     )
-    opened = time.perf_counter()
-    say("compiling")
-    executables = makers.both()
-    ready_to_load = time.perf_counter()
-    say("preparing weights")
-    place: Callable[[Sequence[Artifact]], Place | None] | None = None
-    if folder is not None and (folder.folder / IN_FOLDER).exists():
-        place = partial(in_folder, folder.folder, source.file)
-    elif cache if prepared_cache is None else prepared_cache:
-        place = partial(in_cache, source.file)
-    weights = set_weights(
-        source.file,
-        source.config,
-        source.context,
-        tuple(executables.values()),
-        nonfinite=source.nonfinite,
-        added=source.added,
-        place=place,
-    )
-    model = Model(
-        source.file,
-        source.config,
-        context=source.context,
-        chunk=source.chunk,
-        activations=source.activations,
-        candidates=makers.candidates,
-        ranks=source.ranks,
-        more=None if target == "cuda" else partial(_with_weights, makers, weights),
-        identify=lambda: source.identity,
-        source=source,
-        **executables,
-    )
-    compile_seconds = ready_to_load - opened
-    model.note(
-        load_seconds=time.perf_counter() - begin - compile_seconds,
-        compile_seconds=compile_seconds,
-        prepared=weights.state,
-        prepared_bytes=weights.size,
-    )
-    return model
-
-
-@dataclass(frozen=True)
-class _Makers:
-    """What makes the modules of a model, without their weights.
-
-    Attributes:
-        source: what the model is made of.
-        team: threads that `decode` takes.
-        folder: that of compiled programs, where the model is one.
-
-    The others are those of `load_model`.
-    """
-
-    source: Source
-    target: str
-    cpu: str
-    threads: int | None
-    team: int | None
-    time_limit: float | None
-    cache: bool
-    folder: CompiledFolder | None
-
-    @property
-    def candidates(self) -> int:
-        """Among how many of the largest logits `decode` chooses; 0 where it doesn't."""
-        # Rows of the table without a token can't be chosen, which a GPU doesn't know.
-        config = self.source.config
-        padded = vocabulary_size(self.source.file, config) < config.vocab
-        on_gpu = self.target == "cuda" and not padded and self.folder is None
-        return min(CANDIDATES, config.vocab) if on_gpu else 0
-
-    def both(self) -> dict[str, Executable]:
-        """The modules that a model is loaded with.
-
-        Most of a compilation is LLVM's, which doesn't hold Python's lock. Threads have contexts of their own, without
-        the caller's budgets.
-        """
-        done = in_threads([partial(copy_context().run, self.make, program) for program in decoder.PROGRAMS])
-        return dict(zip(decoder.PROGRAMS, done, strict=True))
-
-    def make(self, program: str) -> Executable:
-        """A module: from the folder of compiled ones, compiled, or found compiled."""
-        threads = self.team if program == "decode" else self.threads
-        if self.folder is not None and program in decoder.PROGRAMS:
-            return cast("Executable", self.folder.load(program, threads))
-        return compile_program(
-            self.source.config,
-            program,
-            ranks=self.source.ranks,
-            context=self.source.context,
-            chunk=self.source.chunk,
-            candidates=self.candidates if program == "decode" else 0,
-            activations=self.source.activations,
-            target=self.target,
-            cpu=self.cpu,
-            time_limit=self.time_limit,
-            cache=self.cache,
-            threads=threads,
-        )
-
-
-def _with_weights(makers: _Makers, weights: PreparedWeights, program: str) -> Executable:
-    """Another module of a loaded model, with the weights that it has."""
-    executable = makers.make(program)
-    weights.bind(executable)
-    return executable
 
 
 def _silent(text: str) -> None:

@@ -27,8 +27,6 @@ KV_DTYPE = "f32"
 """The type of cached keys and values, where nothing else is said."""
 NONFINITE = "refuse"
 """What is done about weights that aren't finite, where nothing else is said."""
-NATIVE = "native"
-"""The CPU that code is for where nothing else is said: that of the machine that compiles it."""
 
 
 @dataclass(frozen=True)
@@ -138,4 +136,4 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-__all__ = ["CHUNK", "KV_DTYPE", "NATIVE", "NONFINITE", "Source", "check_options", "open_source"]
+__all__ = ["CHUNK", "KV_DTYPE", "NONFINITE", "Source", "check_options", "open_source"]
