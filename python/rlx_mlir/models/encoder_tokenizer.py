@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..boundary import foreign_errors
+from ..boundary import foreign_errors, required
 from ..errors import InputError, TokenizerError, UnsupportedError, shortened
 from ..files import check_regular, is_there, read_text
 from ..frontends.documents import read_object
@@ -46,14 +46,8 @@ def _broken(message: str, *, path: str | os.PathLike[str] | None = None) -> Toke
 
 
 def _library() -> Any:
-    """The library, whose import is slow; TokenizerError where it isn't installed."""
-    try:
-        import tokenizers
-    except ImportError:
-        raise TokenizerError(
-            "texts need the package tokenizers, which is not installed: pip install tokenizers; ids of tokens don't"
-        ) from None
-    return tokenizers
+    """The library; TokenizerError where it isn't installed."""
+    return required("tokenizers", "texts", TokenizerError)
 
 
 class TextTokenizer:
@@ -227,7 +221,7 @@ class _Settings:
 
 def _word_pieces(path: Path, settings: _Settings) -> Any:
     """BERT's tokenizer for a vocabulary of one piece a line; what a line is, the library says."""
-    import tokenizers
+    tokenizers = _library()
     from tokenizers import models, normalizers, pre_tokenizers, processors
 
     kind = settings.content.get("tokenizer_class")
