@@ -6,6 +6,7 @@ A bundle is a container (`rlx_mlir.runtime.container`) of these sections:
 | section | what it has |
 |---|---|
 | `artifact/<module>/<level>` | the code of a module for a CPU |
+| `artifact/decode_threads/<level>` | of large models: what `decode_threads` measures a machine with |
 | `weights/<number>` | prepared parameters, each at a multiple of 64 bytes; what several levels read is there once |
 | `metadata` | of a language model: what its file said beside tensors, vocabulary and chat template among it, as GGUF |
 | `tokenizer` | of an encoder: its tokenizer, as the library `tokenizers` writes it |
@@ -32,6 +33,7 @@ from ..errors import ExecutionError, InputError, ModelFileError, shortened
 from ..files import kind_of
 from ..frontends.documents import Document, parse_json
 from ..runtime import processor
+from ..runtime.artifact import Artifact
 from ..runtime.container import MAGIC, Container, is_container
 from ..runtime.executable import Executable
 
@@ -42,6 +44,8 @@ KINDS = ("decoder", "encoder")
 
 NATIVE = "native"
 """The CPU that code is for where nothing else is said: that of the machine that compiles it."""
+THREADS = "decode_threads"
+"""Code beside the modules of a large language model: what `decode_threads` measures with."""
 MANIFEST = "manifest"
 METADATA = "metadata"
 TOKENIZER = "tokenizer"
@@ -303,6 +307,14 @@ class Bundle:
             raise self.fail(f"'{module}' for {level.name}: {error}") from None
         return executable
 
+    def code(self, name: str, level: Level) -> Artifact | None:
+        """Code without parameters, which models need beside their modules; None where there is none of that name.
+
+        Raises CacheError where it is damaged.
+        """
+        section = code_section(name, level.name)
+        return self._container.artifact(section) if section in self._container.sections else None
+
     def section(self, name: str) -> bytes:
         """The bytes of a section, which have its digest; raises CacheError."""
         return self._container.read(name)
@@ -338,6 +350,7 @@ __all__ = [
     "MANIFEST",
     "METADATA",
     "NATIVE",
+    "THREADS",
     "TOKENIZER",
     "VERSION",
     "Bundle",

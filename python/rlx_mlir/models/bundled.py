@@ -11,9 +11,10 @@ from pathlib import Path
 
 from ..errors import InputError
 from . import decoder
-from .bundle import Bundle, Level, open_bundle
+from .bundle import THREADS, Bundle, Level, open_bundle
 from .bundled_file import BundledFile
 from .config import ModelConfig, check_context
+from .decode_threads import LEAST_BYTES, decode_threads
 from .model import Model
 from .programs import Executable
 
@@ -27,6 +28,7 @@ def bundled_model(
     threads: int | None,
     target: str,
     cpu: str,
+    cache: bool,
     say: Callable[[str], None],
     **fixed: object,
 ) -> Model:
@@ -49,9 +51,13 @@ def bundled_model(
     file = BundledFile(bundle)
     options, identity = bundle.document.part("options"), bundle.document.part("identity")
     config = dataclasses.replace(ModelConfig.from_gguf(file), kv_dtype=options.get("kv_dtype", str))
-    context = check_context(config, options.integer("context"))
+    context, activations = check_context(config, options.integer("context")), options.get("activations", str)
     ranks = {name: rank for name, rank in bundle.document.get("ranks", dict).items() if type(rank) is int}
-    programs = _Programs(bundle, bundle.level(cpu), context, threads)
+    level, team = bundle.level(cpu), threads
+    if threads is None:  # measured before anything else takes the processor's time
+        product = bundle.code(THREADS, level) if config.read_bytes >= LEAST_BYTES else None
+        team = decode_threads(config.read_bytes, activations, cache=cache and product is not None, product=product)
+    programs = _Programs(bundle, level, context, threads, team)
     say(f"loading code for {programs.level.name}")
     executables = {program: programs.load(program) for program in decoder.PROGRAMS}
     model = Model(
@@ -59,7 +65,7 @@ def bundled_model(
         config,
         context=context,
         chunk=min(options.integer("chunk"), context),
-        activations=options.get("activations", str),
+        activations=activations,
         ranks=ranks,
         more=programs.load,
         identify=lambda: {key: identity.get(key, str) for key in _IDENTITY},
@@ -71,16 +77,18 @@ def bundled_model(
 
 @dataclass(frozen=True)
 class _Programs:
-    """The modules of a bundle's model, for one CPU."""
+    """The modules of a bundle's model, for one CPU, which `decode` runs with a team of its own."""
 
     bundle: Bundle
     level: Level
     context: int
     threads: int | None
+    team: int | None
 
     def load(self, program: str) -> Executable:
         """A module, with its weights; ModelFileError where it is for another number of positions."""
-        executable = self.bundle.executable(program, self.level, threads=self.threads)
+        threads = self.team if program == "decode" else self.threads
+        executable = self.bundle.executable(program, self.level, threads=threads)
         positions = dict(executable.artifact.symbols).get("context")
         if positions != self.context:
             raise self.bundle.fail(

@@ -11,6 +11,7 @@ from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from .bundle import (
     MANIFEST,
     METADATA,
     NATIVE,
+    THREADS,
     TOKENIZER,
     VERSION,
     Level,
@@ -40,6 +42,7 @@ from .bundle import (
     weights_section,
 )
 from .bundled_file import described_tensors, metadata_section
+from .decode_threads import LEAST_BYTES, product_artifact
 from .hub import ENCODERS, is_encoder_folder
 from .programs import program_artifact
 from .source import Source, check_options, open_source
@@ -223,6 +226,12 @@ def _write_source(
         )
 
     codes = _compiled(tuple(decoder.SHAPES), levels, make, say)
+    others: dict[str, Artifact] = {}
+    if source.config.read_bytes >= LEAST_BYTES:
+        for level in codes:
+            cpu = "" if level.name == NATIVE else level.name
+            product = product_artifact(source.activations, cpu=cpu, cache=bool(compiled["cache"]))
+            others[code_section(THREADS, level.name)] = product
     say("reading weights")
     replaced = replaced_weights(source.file, iter(source.config.weights.values()), source.nonfinite)
     params = decoder.parameters(source.config, source.file, source.context, replaced)
@@ -241,7 +250,8 @@ def _write_source(
         "tensors": described_tensors(source.config.weights),
     }
     sections = {METADATA: metadata_section(source.file)}
-    report = _write(path, manifest, sections, codes, {**params, **source.added}, source.file.release, say)
+    params = {**params, **source.added}
+    report = _write(path, manifest, sections, codes, params, say, others=others, release=source.file.release)
     source.file.release()
     return report
 
@@ -280,7 +290,7 @@ def _write_encoder(
         "truncation_side": side,
     }
     params = encoder.parameters(config, files.weights)
-    return _write(path, manifest, {TOKENIZER: text.encode()}, codes, params, lambda: None, say)
+    return _write(path, manifest, {TOKENIZER: text.encode()}, codes, params, say)
 
 
 # Of both ----------------------------------------------------------------------------------------------
@@ -308,8 +318,10 @@ def _write(
     sections: Mapping[str, bytes],
     codes: _Codes,
     params: Mapping[str, np.ndarray],
-    release: Callable[[], None],
     say: Progress,
+    *,
+    others: Mapping[str, Artifact] = MappingProxyType({}),
+    release: Callable[[], None] = lambda: None,
 ) -> BundleReport:
     """Writes the file.
 
@@ -319,8 +331,9 @@ def _write(
         sections: likewise, by name.
         codes: of the modules.
         params: what callers would set, by name.
-        release: gives pages of the model's file back that were read.
         say: is told what is done.
+        others: code that has no parameters, by the section.
+        release: gives pages of the model's file back that were read.
     """
     with write_container(path) as writer:
         for name, content in sections.items():
@@ -328,6 +341,8 @@ def _write(
         for level, modules in codes.items():
             for module, artifact in modules.items():
                 writer.add_artifact(code_section(module, level.name), artifact)
+        for name, artifact in others.items():
+            writer.add_artifact(name, artifact)
         code_bytes = sum(len(artifact.code) for modules in codes.values() for artifact in modules.values())
         weights = _Weights(params, release, say)
         numbers: dict[str, dict[str, list[int]]] = {module: {} for modules in codes.values() for module in modules}

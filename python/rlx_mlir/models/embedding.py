@@ -159,6 +159,9 @@ def _of_bundle(
     config = replace(config, max_tokens=max_tokens or config.max_tokens)
     level = bundle.level(cpu)
     executable = bundle.executable(encoder.PROGRAM, level, threads=threads)
+    widths = {spec.name: spec.shape[-1:] for spec in executable.outputs}
+    if widths != {"embeddings": (config.hidden,)}:
+        raise bundle.fail(f"its code must give 'embeddings' {config.hidden} wide, but gives {widths}")
 
     def tokenizer() -> TextTokenizer:
         text = decode(bundle.section(TOKENIZER), path)

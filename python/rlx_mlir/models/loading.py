@@ -92,7 +92,7 @@ def load_model(
 
         fixed = {"context": context, "chunk": chunk, "kv_dtype": kv_dtype, "nonfinite": nonfinite}
         fixed |= {"quantize": quantize, "lora": lora, "activations": None if activations == AUTO else activations}
-        return bundled_model(path, threads=threads, target=target, cpu=cpu, say=say, **fixed)
+        return bundled_model(path, threads=threads, target=target, cpu=cpu, cache=cache, say=say, **fixed)
     from .compiling import compiled_model
 
     return compiled_model(

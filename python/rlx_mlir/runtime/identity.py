@@ -19,7 +19,6 @@ from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
-import ml_dtypes
 import numpy as np
 
 from rlx_mlir import native
@@ -47,6 +46,8 @@ def compiler_parts() -> Mapping[str, str]:
 
     Raises CacheError where a part can't be read, ExecutionError where LLVM is missing.
     """
+    import ml_dtypes  # which running compiled code doesn't need
+
     try:
         return MappingProxyType(
             {

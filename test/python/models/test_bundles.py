@@ -22,7 +22,9 @@ from tokenizers.trainers import BpeTrainer
 import rlx_mlir as rlx
 from rlx_mlir import Model
 from rlx_mlir.errors import ExecutionError, InputError, ModelFileError, RlxError
-from rlx_mlir.models import compiling
+from rlx_mlir.models import bundled as bundled_models
+from rlx_mlir.models import bundling, compiling
+from rlx_mlir.models import decode_threads as threads
 from rlx_mlir.models.bundle import ALIGNMENT, MANIFEST, Bundle, weights_section
 from rlx_mlir.models.bundling import BundleReport
 from rlx_mlir.models.loading import load_model
@@ -166,6 +168,28 @@ def test_what_texts_need_is_named_where_it_is_missing(path: Path) -> None:
     assert template.startswith("ChatTemplateError")
     assert "need the package jinja2, which is not installed: pip install jinja2" in template
     assert text == tokens
+
+
+def test_a_large_model_decodes_with_as_many_threads_as_read_its_weights(
+    tiny_llama: Path, tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is measured with is in the bundle: nothing is compiled for that either."""
+    for module in (bundling, bundled_models, threads):
+        monkeypatch.setattr(module, "LEAST_BYTES", 1)
+    monkeypatch.setattr(threads, "_BYTES", 1 << 20)
+    monkeypatch.setattr(threads, "_ROUNDS", 1)
+    monkeypatch.setattr(threads, "_UNDISTURBED", 0.0)
+    monkeypatch.setattr(threads, "ENOUGH", 0.0)  # then one thread is
+    for variable in (threads.VARIABLE, "RLX_NUM_THREADS"):
+        monkeypatch.delenv(variable, raising=False)
+    rlx.bundle(tiny_llama, tmp_path / "m.rlx", **OPTIONS)
+    monkeypatch.setattr(threads, "product_artifact", pytest.fail)
+    monkeypatch.setattr(threads.native, "default_threads", lambda: 2)
+    assert load_model(tmp_path / "m.rlx").decode_threads == 1
+    assert len(list((fresh_cache / "machine").iterdir())) == 1
+    assert load_model(tmp_path / "m.rlx", threads=2).decode_threads == 2
+    monkeypatch.setenv(threads.VARIABLE, "3")
+    assert load_model(tmp_path / "m.rlx").decode_threads == 3
 
 
 # Options ----------------------------------------------------------------------------------------------

@@ -107,6 +107,7 @@ def _set(*path: Any, to: Any) -> Any:
     [
         (_set("encoder", "architecture", to="gpt"), "'architecture' must be one of bert, roberta, .*, but is 'gpt'"),
         (_set("encoder", "layers", to=10**6), "'layers'"),
+        (_set("encoder", "hidden", to=34), r"its code must give 'embeddings' 34 wide, but gives .*24"),
         (_set("encoder", "max_tokens", to=10**6), r"'max_tokens' must be at most the \d+ positions"),
         (_set("encoder", "eps", to="x"), "'eps' must be a finite number"),
         (_set("encoder", "texts", "prompts", to={"a": 1}), "'prompts' must be texts by name"),
