@@ -15,7 +15,6 @@ import struct
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
@@ -106,6 +105,8 @@ def _digest_libraries() -> str:
 
 def _digest_bindings() -> str:
     """Of the list of MLIR's bindings' files and their digests, as the wheel had it; the version where there is none."""
+    from importlib import metadata
+
     own = metadata.distribution(_DISTRIBUTION)
     record = own.read_text("RECORD")
     return f"{own.version} {hashlib.sha256(record.encode()).hexdigest()[:16]}" if record else own.version
