@@ -175,7 +175,8 @@ app.command(
         "rlx profile model.gguf --decode 0 --json",
         "rlx profile smollm2 --device cuda",
         "rlx profile graph.mlir --size tokens=64 --maximum tokens=512",
-        "rlx profile graph.rlx",
+        "rlx profile file.py:build --json",
+        "rlx profile model.rlx",
     )
 )(profile.profile)
 app.command(

@@ -131,7 +131,10 @@ NonfiniteOption = Annotated[
     ),
 ]
 ModuleArgument = Annotated[
-    str, typer.Argument(help="A .gguf file, an encoder's folder, the name of a known model, or a .mlir or .onnx file.")
+    str,
+    typer.Argument(
+        help="A .gguf file, a folder, a bundle, the name of a known model, a .mlir or .onnx file, or file.py:name."
+    ),
 ]
 ThreadsOption = Annotated[int | None, typer.Option(help="Threads; all that the process may use by default.")]
 ActivationsOption = Annotated[
