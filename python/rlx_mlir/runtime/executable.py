@@ -265,6 +265,8 @@ class Executable:
         Raises InputError where there are others, fewer or more of them; then the old ones stay.
         """
         specs = self.artifact.plan_parameters
+        if not isinstance(arrays, Sequence) or not all(isinstance(array, np.ndarray) for array in arrays):
+            raise InputError(f"'arrays' are several arrays of numpy, but got {checks.shown(arrays)}")
         if len(arrays) != len(specs):
             raise InputError(f"'{self.artifact.name}' reads {len(specs)} prepared parameters, but got {len(arrays)}")
         sizes: Sizes = {}

@@ -321,6 +321,7 @@ def executables() -> dict[str, Call]:
         "run of one": Call(run, (x,)),
         "run_async": Call(run_async, ({"x": x},), {"outputs": None, "donate": ()}),
         "set_params": Call(executable.set_params, ({"w": np.ones(4, np.float32)},)),
+        "set_prepared": Call(executable.set_prepared, (list(executable.prepared),)),
         "set_params of one": Call(set_param, (np.ones(4, np.float32),)),
         "timings": Call(executable.timings),
         "zeros": Call(executable.zeros, ((2, 3),)),
