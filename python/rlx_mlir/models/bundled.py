@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
-from . import decoder
 from .bundle import THREADS, Bundle, Level, open_bundle
 from .bundled_file import BundledFile
 from .config import ModelConfig, check_context
@@ -59,17 +58,17 @@ def bundled_model(
         team = decode_threads(config.read_bytes, activations, cache=cache and product is not None, product=product)
     programs = _Programs(bundle, level, context, threads, team)
     say(f"loading code for {programs.level.name}")
-    executables = {program: programs.load(program) for program in decoder.PROGRAMS}
     model = Model(
         file,
         config,
+        prefill=programs.load("prefill"),
+        decode=programs.load("decode"),
         context=context,
         chunk=min(options.integer("chunk"), context),
         activations=activations,
         ranks=ranks,
         more=programs.load,
         identify=lambda: {key: identity.get(key, str) for key in _IDENTITY},
-        **executables,
     )
     model.note(load_seconds=time.perf_counter() - begin, prepared="mapped", prepared_bytes=bundle.size)
     return model

@@ -24,7 +24,7 @@ from .bundle import METADATA, Bundle
 _OBJECTS = (TOKENIZER_KEY, SETTINGS_KEY)
 #: What says how many files a model was split into: a bundle is one.
 _SPLIT = "split."
-_FORMATS = {fmt.name: fmt for fmt in FORMATS_BY_ID.values()}
+_FORMATS = {fmt.name: (number, fmt) for number, fmt in FORMATS_BY_ID.items()}
 
 
 def metadata_section(file: ModelFile) -> bytes:
@@ -107,14 +107,14 @@ class BundledFile(ModelFile):
             word, shape = own
             if not isinstance(shape, list) or not all(type(size) is int and 0 < size < 1 << 31 for size in shape):
                 raise self.bundle.fail(f"tensor {shortened(name)} must have sizes above 0, but has {shortened(shape)}")
-            fmt = _FORMATS[word]
-            info = TensorInfo(name, tuple(shape), word, fmt.type_id, 0, 0, 0)
+            number, fmt = _FORMATS[word]
+            info = TensorInfo(name, tuple(shape), word, number, 0, 0, 0)
             if info.k % fmt.block:
                 raise self.bundle.fail(
                     f"tensor {shortened(name)} must have rows of a multiple of {fmt.block}, but they have {info.k}"
                 )
             nbytes = info.rows * fmt.row_bytes(info.k)
-            tensors[name] = TensorInfo(name, tuple(shape), word, fmt.type_id, 0, nbytes, 0)
+            tensors[name] = TensorInfo(name, tuple(shape), word, number, 0, nbytes, 0)
         return tensors
 
     def __repr__(self) -> str:

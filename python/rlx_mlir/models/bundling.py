@@ -139,7 +139,7 @@ def bundle(
         raise InputError(f"'{os.fspath(path_or_name)}' is a bundle already: bundle the model that it was made of")
     compiled: dict[str, Any] = {"time_limit": time_limit, "cache": cache}
     if _is_encoder(path_or_name):
-        given = {"context": context, "chunk": chunk, "kv_dtype": kv_dtype, "nonfinite": nonfinite}
+        given: dict[str, object] = {"context": context, "chunk": chunk, "kv_dtype": kv_dtype, "nonfinite": nonfinite}
         given |= {"quantize": quantize, "lora": lora, "activations": None if activations == AUTO else activations}
         _refuse(path_or_name, "an encoder", given)
         files = embedding.open_encoder(path_or_name, max_tokens, download=download, progress=progress is not None)

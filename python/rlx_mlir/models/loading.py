@@ -90,7 +90,7 @@ def load_model(
     if (path := bundle_at(path_or_name)) is not None:
         from .bundled import bundled_model
 
-        fixed = {"context": context, "chunk": chunk, "kv_dtype": kv_dtype, "nonfinite": nonfinite}
+        fixed: dict[str, object] = {"context": context, "chunk": chunk, "kv_dtype": kv_dtype, "nonfinite": nonfinite}
         fixed |= {"quantize": quantize, "lora": lora, "activations": None if activations == AUTO else activations}
         return bundled_model(path, threads=threads, target=target, cpu=cpu, cache=cache, say=say, **fixed)
     from .compiling import compiled_model
