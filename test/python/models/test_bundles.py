@@ -27,6 +27,7 @@ from rlx_mlir.models import bundling, compiling
 from rlx_mlir.models import decode_threads as threads
 from rlx_mlir.models.bundle import ALIGNMENT, MANIFEST, Bundle, weights_section
 from rlx_mlir.models.bundling import BundleReport
+from rlx_mlir.models.caches import bytes_per_token
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.opening import open_model
 from rlx_mlir.runtime.container import Container
@@ -391,3 +392,32 @@ def test_prepared_parameters_are_checked(path: Path) -> None:
     with pytest.raises(InputError, match="is a contiguous, aligned array, but got strides"):
         executable.set_prepared([np.asfortranarray(a) if n == wide else a for n, a in enumerate(arrays)])
     executable.set_prepared(arrays)
+
+
+# Published models -----------------------------------------------------------------------------------------
+
+_PEAK = """
+import sys
+import rlx_mlir
+from rlx_mlir.models.generation import peak_rss
+model = rlx_mlir.load_model(sys.argv[1])
+session = model.session()
+session.feed(list(range(100, 120)))
+print(peak_rss())
+"""
+
+
+@pytest.mark.slow
+def test_smollm2_is_bundled(smollm2_path: Path, tmp_path: Path) -> None:
+    """The same bits and texts for each CPU; no more memory than the file, keys and values, and a tenth more."""
+    path = tmp_path / "smollm2.rlx"
+    report = rlx.bundle(smollm2_path, path, cpu=[SMALLER, "native"])
+    for cpu in ("", SMALLER):
+        bundle, plain = load_model(path, cpu=cpu), load_model(smollm2_path, cpu=cpu)
+        ids = plain.tokenize("The capital of France is")
+        assert bundle.logits(ids).tobytes() == plain.logits(ids).tobytes()
+        options: dict[str, Any] = {"chat": True, "greedy": True, "max_tokens": 12}
+        assert bundle.generate("Hello", **options).read() == plain.generate("Hello", **options).read()
+    peak = int(subprocess.run([sys.executable, "-c", _PEAK, str(path)], capture_output=True, check=True).stdout)
+    caches = bundle.context * bytes_per_token(bundle.config)
+    assert peak <= 1.1 * (report.size + caches)

@@ -15,7 +15,7 @@ import tiny_encoders
 from bundles import SMALLER, rewritten, with_manifest
 
 import rlx_mlir as rlx
-from rlx_mlir.errors import InputError, RlxError, TokenizerError
+from rlx_mlir.errors import DownloadError, InputError, RlxError, TokenizerError
 from rlx_mlir.models.bundle import TOKENIZER, Bundle
 from rlx_mlir.models.embedding import load_encoder
 from rlx_mlir.models.loading import load_model
@@ -141,3 +141,14 @@ def test_whatever_somebody_writes_is_an_error_or_runs(count: int, path: Path, tm
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert sum(json.loads(done.stdout).values()) == count
+
+
+@pytest.mark.slow
+def test_minilm_is_bundled(tmp_path: Path) -> None:
+    try:
+        plain = load_encoder("minilm", download=False)
+    except DownloadError as error:
+        pytest.skip(str(error))
+    rlx.bundle("minilm", tmp_path / "minilm.rlx")
+    texts = ["A man is eating food.", "A man eats bread.", "The sea was rough."]
+    assert load_encoder(tmp_path / "minilm.rlx").embed(texts).tobytes() == plain.embed(texts).tobytes()
