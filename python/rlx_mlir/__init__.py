@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rlx_mlir.hir import Value as Value
     from rlx_mlir.interpreter import interpret as interpret
     from rlx_mlir.measure.tune import tune as tune
+    from rlx_mlir.models.bundling import bundle as bundle
     from rlx_mlir.models.embedding import Encoder as Encoder
     from rlx_mlir.models.embedding import load_encoder as load_encoder
     from rlx_mlir.models.engine import Engine as Engine
@@ -76,6 +77,7 @@ _EXPORTS: dict[str, str | None] = {
     "Model": "rlx_mlir.models.model",
     "Request": "rlx_mlir.models.engine",
     "Session": "rlx_mlir.models.session",
+    "bundle": "rlx_mlir.models.bundling",
     "compile": "rlx_mlir.compiler",
     "draw": "rlx_mlir.stages",
     "from_onnx": "rlx_mlir.frontends.onnx",

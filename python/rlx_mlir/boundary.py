@@ -8,8 +8,10 @@ A file, a template, a tokenizer or an argument can make a library raise anything
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rlx_mlir.errors import InputError, RlxError
 
@@ -42,6 +44,22 @@ def foreign_errors(
         raise error(f"{what}: {describe(cause)}") from cause
 
 
+def required(package: str, what: str, error: Callable[[str], RlxError]) -> Any:
+    """The module of a package that isn't needed for everything, imported where it is used: some take long.
+
+    Args:
+        package: its name, to import and to install.
+        what: needs it, in the plural.
+        error: makes the exception of a message.
+
+    Raises what `error` makes where it isn't installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise error(f"{what} need the package {package}, which is not installed: pip install {package}") from None
+
+
 def describe(cause: BaseException) -> str:
     """A foreign exception in one line; what `str` of it raises isn't raised again."""
     try:
@@ -59,4 +77,4 @@ def describe(cause: BaseException) -> str:
     return f"{kind}: {text}" if text else kind
 
 
-__all__ = ["describe", "foreign_errors"]
+__all__ = ["describe", "foreign_errors", "required"]

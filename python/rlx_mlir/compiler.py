@@ -164,14 +164,37 @@ def compile_cached(
     """
     chosen = CompileOptions(**options)
     check_threads(threads)
+    return _compiled(_cached_artifact(material, build, notes, chosen, cache=cache), chosen, threads)
 
+
+@located
+def cached_artifact(
+    material: Mapping[str, object],
+    build: Callable[[], GraphModule],
+    *,
+    notes: Mapping[str, object] | None = None,
+    cache: bool = True,
+    **options: Any,
+) -> Artifact:
+    """As `compile_cached`, for a machine that need not be this one: what is compiled isn't loaded."""
+    return _cached_artifact(material, build, notes, CompileOptions(**options), cache=cache)
+
+
+def _cached_artifact(
+    material: Mapping[str, object],
+    build: Callable[[], GraphModule],
+    notes: Mapping[str, object] | None,
+    chosen: CompileOptions,
+    *,
+    cache: bool,
+) -> Artifact:
     def made(key: dict[str, object]) -> Artifact:
         artifact = build_artifact(build(), chosen)
         return dataclasses.replace(artifact, key=key, notes=dict(notes or {}))
 
     generators = {} if chosen.is_gpu else generator_digests()
     if not cache or None in generators.values():  # without a digest, an entry could be of another generator
-        return _compiled(made({}), chosen, threads)
+        return made({})
     if generators:
         material = {**material, "own generators": generators}
     parts = compile_cache.key_parts(material, chosen.as_dict())
@@ -182,7 +205,7 @@ def compile_cached(
     if artifact is None:
         artifact = made(parts)
         compile_cache.keep(artifact)
-    return _compiled(artifact, chosen, threads)
+    return artifact
 
 
 def _compiled(artifact: Artifact, options: CompileOptions, threads: int | None) -> Artifact | Executable:

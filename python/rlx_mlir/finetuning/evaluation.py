@@ -84,6 +84,7 @@ def evaluate(
     model: Model,
     text: str,
     *,
+    context: int | None = None,
     stride: int | None = None,
     against: Model | None = None,
     progress: Callable[[str], None] | None = None,
@@ -91,9 +92,10 @@ def evaluate(
     """The losses of a text's tokens, and how far the model is from another one.
 
     Args:
-        model: as it was loaded: its context is the length of windows.
+        model: as it was loaded.
         text: in which no special tokens are recognised.
-        stride: see above; half of the context by default.
+        context: tokens of a window; as many as the model's context has, which is the most, by default.
+        stride: see above; half of a window by default.
         against: a model with the same vocabulary, or the same model loaded in another way.
         progress: is told what is done.
 
@@ -102,6 +104,8 @@ def evaluate(
     """
     checks.text("text", text)
     room = model.context if against is None else min(model.context, against.context)
+    if context is not None:
+        room = min(room, checks.whole("context", context, 1))
     step = max(1, room // 2) if stride is None else checks.whole("stride", stride, 1)
     if against is not None and against.tokenizer.tokens != model.tokenizer.tokens:
         raise InputError("two models are compared token by token, but their vocabularies differ")

@@ -87,6 +87,10 @@ class Document:
             raise self.fail(key, f"of type {kind.__name__}", value)
         return value
 
+    def part(self, key: str) -> Document:
+        """An entry that is an object, as a document of its own."""
+        return Document(self.path, "", self.get(key, dict))
+
     def integer(self, key: str, least: int = 1, default: int | None = None) -> int:
         value = self.get(key, int, default)
         if not least <= value < 1 << 31:

@@ -627,9 +627,7 @@ def write_gguf(
     where it can't be written; then nothing is left of it.
     """
     alignment = int(metadata.get("general.alignment", DEFAULT_ALIGNMENT))
-    header = bytearray(MAGIC + struct.pack("<IQQ", version, len(tensors), len(metadata)))
-    for key, value in metadata.items():
-        header += _string(key) + _encode_value(key, value)
+    header = encode_metadata(metadata, tensors=len(tensors), version=version)
     places: list[tuple[str, int, Iterable[np.ndarray]]] = []
     offset = 0
     for name, tensor in tensors.items():
@@ -654,6 +652,14 @@ def write_gguf(
             _check_size(what, expected, given)
             file.write(bytes(-expected % alignment))
     return target
+
+
+def encode_metadata(metadata: Mapping[str, Any], *, tensors: int = 0, version: int = 3) -> bytearray:
+    """The start of a GGUF file, up to its metadata's end, as `write_gguf` writes it; without tensors, a whole file."""
+    header = bytearray(MAGIC + struct.pack("<IQQ", version, tensors, len(metadata)))
+    for key, value in metadata.items():
+        header += _string(key) + _encode_value(key, value)
+    return header
 
 
 def _check_size(what: str, expected: int, given: int) -> None:
@@ -696,4 +702,4 @@ def _encode_value(key: str, value: Any) -> bytes:
     raise InputError(f"metadata '{key}' has a value of {type(value).__name__}, for which GGUF has no type")
 
 
-__all__ = ["DEFAULT_ALIGNMENT", "GGUFFile", "Metadata", "Tensor", "TensorInfo", "write_gguf"]
+__all__ = ["DEFAULT_ALIGNMENT", "GGUFFile", "Metadata", "Tensor", "TensorInfo", "encode_metadata", "write_gguf"]

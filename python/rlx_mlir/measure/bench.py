@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rlx_mlir.activations import AUTO
 from rlx_mlir.compiler import CompileOptions
 from rlx_mlir.measure.models import Implementation, Ours, Setting
 from rlx_mlir.measure.profile import sample_ids
@@ -26,6 +27,7 @@ from rlx_mlir.measure.summary import ModelWork, least_seconds, total
 from rlx_mlir.measure.timing import Series, compare, interleave, seconds_per_call, versions
 from rlx_mlir.measure.work import ModuleWork, Work
 from rlx_mlir.measure.workloads import WORKLOADS, Workload
+from rlx_mlir.models.bundle import bundle_at
 from rlx_mlir.models.config import ModelConfig, check_context
 from rlx_mlir.models.hub import resolve
 from rlx_mlir.models.opening import open_model
@@ -54,7 +56,7 @@ class Request:
         prompts: lengths of prompts.
         decode: steps after a short prompt, and after each of `contexts`: tokens that are in the cache already.
         sequences: numbers of sequences that are decoded together, behind a short prompt each.
-        activations: of our model, one after the other.
+        activations: of our model, one after the other; none for the way that it is loaded with where nothing is said.
         kv_dtype: of our model's cache.
         rounds: of everything in turns.
         floor: seconds that one measurement of a workload takes at least.
@@ -70,7 +72,7 @@ class Request:
     contexts: tuple[int, ...] = ()
     sequences: tuple[int, ...] = ()
     activations: tuple[str, ...] = ("int8",)
-    kv_dtype: str = "f32"
+    kv_dtype: str | None = None
     rounds: int = 5
     floor: float = 0.02
     device: str = "cpu"
@@ -283,11 +285,12 @@ def _together(implementation: Implementation, ids: list[int], count: int, steps:
 
 
 def _model(request: Request, rivals: Sequence[Rival], say: Say) -> Iterator[Row]:
-    path = str(resolve(request.model))
+    is_bundle = bundle_at(request.model) is not None
+    path = request.model if is_bundle else str(resolve(request.model))
     with open_model(path) as file:
         config = ModelConfig.from_gguf(file)
     positions = max(check_context(config, request.positions), check_context(config, None))
-    setting = Setting(path, request.threads, positions)
+    setting = Setting(path, request.threads, positions, is_bundle)
     opponents: dict[str, Implementation] = {}
     for rival in rivals:
         say(f"loading the model for {rival.name}, {request.threads} threads")
@@ -296,9 +299,10 @@ def _model(request: Request, rivals: Sequence[Rival], say: Say) -> Iterator[Row]
             opponents[rival.name] = rival.load(setting)
         except Exception as error:  # whatever a rival raises is a row of the table
             yield _failure(request.model, request.threads, rival.name, error)
-    for activations in request.activations:
-        say(f"loading the model, {request.threads} threads, {activations}")
-        ours = Ours(setting, activations, request.device, request.kv_dtype)
+    for asked in request.activations or (AUTO,):
+        say(f"loading the model, {request.threads} threads")
+        ours = Ours(setting, asked, request.device, request.kv_dtype)
+        activations = ours.model.activations
         counted = ModelWork(ours.model)
         limits = _Limits(request, rounded_set(total(counted.decode(0)).read))
         for case in _cases(request, ours.model, counted):

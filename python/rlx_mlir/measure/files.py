@@ -1,24 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Profiles of modules in files: IR text that is compiled here, or an artefact, which was."""
+"""Profiles of modules in files: graphs that are compiled here, or an artefact, which was."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlx_mlir import checks
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, did_you_mean
+from rlx_mlir.measure.profile import ProgramProfile, Run, measured
 from rlx_mlir.measure.timing import Series
 from rlx_mlir.runtime.artifact import BufferSpec
 from rlx_mlir.runtime.dispatch import DispatchReport
 from rlx_mlir.runtime.executable import Executable
 
+if TYPE_CHECKING:
+    from rlx_mlir.hir import GraphModule
+
 #: Calls before those that are measured.
 _WARM = 3
+#: Measurements of the machine's limits after each call, and how many calls have some.
+_PROBES, _PROBED = 2, 5
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class FileProfile:
         threads: of one call, at most.
         seconds: of each call.
         report: how each kernel got its code, and its time.
+        program: bytes, operations and the machine's limits; None of an artefact, which has no graph to count them of.
     """
 
     name: str
@@ -38,16 +46,22 @@ class FileProfile:
     threads: int
     seconds: Series
     report: DispatchReport
+    program: ProgramProfile | None = None
 
     def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
-        return {
+        found: dict[str, object] = {
             "program": self.name,
             "sizes": dict(self.sizes),
             "threads": self.threads,
             "seconds": self.seconds.to_dict(),
             "report": self.report.to_dict(),
         }
+        if self.program is not None:
+            words = ("bytes", "flops", "bound", "roofline", "kernels")
+            own = self.program.to_dict()
+            found |= {"machine": self.program.roofline.to_dict(), **{word: own[word] for word in words}}
+        return found
 
     def __str__(self) -> str:
         at = ", ".join(f"{symbol} = {size}" for symbol, size in self.sizes.items())
@@ -70,16 +84,75 @@ def profile_executable(
 
     Raises InputError for symbols that it doesn't have, and for sizes and rounds that can't be.
     """
+    chosen, inputs = _prepared(executable, sizes or {})
+    runs = [_run(executable, inputs, chosen) for _ in range(checks.whole("rounds", rounds, 1))]
+    return _profile(executable, chosen, runs, None)
+
+
+def profile_module(
+    module: GraphModule,
+    *,
+    threads: int | None = None,
+    activations: str = "exact",
+    maxima: Mapping[str, int] | None = None,
+    params: Mapping[str, np.ndarray] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    rounds: int = 20,
+) -> FileProfile:
+    """Compiles a graph, and measures it as `profile_executable` does, beside the machine's limits.
+
+    Args:
+        module: at stage hir or mir; at later ones there is nothing to count operations of.
+        threads, activations, maxima: see `rlx_mlir.compile`.
+        params: its parameters, where they are known; all or none.
+        sizes, rounds: see `profile_executable`.
+
+    Raises as `rlx_mlir.compile` and `profile_executable` do.
+    """
+    from rlx_mlir.compiler import CompileOptions, compile
+    from rlx_mlir.measure.roofline import Probe, rounded_set
+    from rlx_mlir.measure.work import ModuleWork
+
+    options = CompileOptions(activations=activations, maxima=dict(maxima or {}), verify=False, dump_dir=None)
+    executable = compile(module, threads=threads, activations=activations, maxima=options.maxima)
+    if module.stage not in ("hir", "mir"):
+        return profile_executable(executable, sizes=sizes, rounds=rounds)
+    chosen, inputs = _prepared(executable, sizes or {}, params)
+    work = ModuleWork(module, options)
+    done = work.at(chosen)
+    probe = Probe(executable.threads, rounded_set(sum(own.bytes for own in done)))
+    limits: dict[str, Series] = {name: Series() for name in probe.figures()}
+    runs = []
+    for number in range(checks.whole("rounds", rounds, 1)):
+        runs.append(_run(executable, inputs, chosen))
+        for _ in range(_PROBES if number < _PROBED else 0):  # in turns, so that both have the same machine
+            for name, figure in probe.figures().items():
+                limits[name].values.append(figure())
+    program = ProgramProfile(
+        executable.artifact.name,
+        work.calls,
+        executable.artifact.templates,
+        runs,
+        [done] * len(runs),
+        probe.roofline(limits),
+    )
+    return _profile(executable, chosen, runs, program)
+
+
+def _prepared(
+    executable: Executable, sizes: Mapping[str, int], params: Mapping[str, np.ndarray] | None = None
+) -> tuple[dict[str, int], dict[str, np.ndarray]]:
+    """The sizes of all symbols, and inputs; the parameters are set, and the first calls are over."""
     artifact = executable.artifact
     known = dict(artifact.symbols)
-    for symbol, size in (sizes or {}).items():
+    for symbol, size in sizes.items():
         if symbol not in known:
             listed = ", ".join(known) or "none"
             raise InputError(
                 f"'{artifact.name}' has no symbol '{symbol}'{did_you_mean(symbol, known)}, it has {listed}"
             )
         checks.whole(symbol, size, 1, known[symbol])
-    chosen = {**known, **(sizes or {})}
+    chosen = {**known, **sizes}
     rng = np.random.default_rng(0)
 
     def drawn(specs: Sequence[BufferSpec]) -> dict[str, np.ndarray]:
@@ -91,18 +164,23 @@ def profile_executable(
             found[spec.name] = np.zeros(shape, dtype) if integers else (rng.standard_normal(shape) / 8).astype(dtype)
         return found
 
-    executable.set_params(drawn(executable.params))
+    executable.set_params(params or drawn(executable.params))
     inputs = drawn(executable.inputs)
     for _ in range(_WARM):
         executable.run(inputs)
-    seconds = Series()
-    executable.profile(True)
-    for _ in range(checks.whole("rounds", rounds, 1)):
-        begin = time.perf_counter()
-        executable.run(inputs)
-        seconds.values.append(time.perf_counter() - begin)
-    executable.profile(False)
-    return FileProfile(artifact.name, chosen, executable.threads, seconds, executable.dispatch_report(chosen))
+    return chosen, inputs
 
 
-__all__ = ["FileProfile", "profile_executable"]
+def _run(executable: Executable, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> Run:
+    return measured(executable, partial(executable.run, inputs), sizes)
+
+
+def _profile(
+    executable: Executable, sizes: Mapping[str, int], runs: Sequence[Run], program: ProgramProfile | None
+) -> FileProfile:
+    seconds = Series([run.seconds for run in runs])
+    report = executable.dispatch_report(sizes)  # with the times of the last run
+    return FileProfile(executable.artifact.name, sizes, executable.threads, seconds, report, program)
+
+
+__all__ = ["FileProfile", "profile_executable", "profile_module"]

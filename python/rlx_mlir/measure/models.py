@@ -30,14 +30,16 @@ class Setting:
     """How a model is loaded.
 
     Attributes:
-        path: the .gguf file.
+        path: the .gguf file, the folder, or the bundle.
         threads: of everything.
         positions: that a sequence may have.
+        is_bundle: it is a bundle, whose positions are its own.
     """
 
     path: str
     threads: int
     positions: int
+    is_bundle: bool = False
 
 
 class Implementation(Protocol):
@@ -61,7 +63,9 @@ Load = Callable[[Setting], Implementation]
 class Ours:
     """rlx-mlir: what `Model.generate` runs, with greedy choices."""
 
-    def __init__(self, setting: Setting, activations: str = "int8", device: str = "cpu", kv_dtype: str = "f32") -> None:
+    def __init__(
+        self, setting: Setting, activations: str = "int8", device: str = "cpu", kv_dtype: str | None = None
+    ) -> None:
         import rlx_mlir as rlx
         from rlx_mlir.models.session import Session
 
@@ -69,7 +73,7 @@ class Ours:
             setting.path,
             threads=setting.threads,
             activations=activations,
-            context=setting.positions,
+            context=None if setting.is_bundle else setting.positions,
             kv_dtype=kv_dtype,
             target=device,
         )

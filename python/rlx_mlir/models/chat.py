@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from .. import budgets
-from ..boundary import foreign_errors
+from ..boundary import foreign_errors, required
 from ..errors import ChatTemplateError, InputError
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ class ChatTemplate:
 
         Raises ChatTemplateError with the line where it does not parse, BudgetError where it is too long.
         """
-        from jinja2 import TemplateSyntaxError
-
+        jinja2 = required("jinja2", "chat templates", ChatTemplateError)
         from .sandbox import metered
 
         self.source = source
@@ -87,7 +86,7 @@ class ChatTemplate:
                 tree = _environment().parse(source)
                 self.reads_parts = _reads_parts(tree)
                 self._template: Template = _environment().from_string(tree)
-            except TemplateSyntaxError as error:
+            except jinja2.TemplateSyntaxError as error:
                 where = f"{self._what} does not parse, line {error.lineno}: {error.message}"
                 raise ChatTemplateError(where[:500]) from None
 

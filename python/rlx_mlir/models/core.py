@@ -28,6 +28,8 @@ from .tokenizer import Tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .source import Source
+
 Prompt = str | Sequence[int] | np.ndarray | Sequence[Mapping[str, object]]
 """A text; token ids; or chat messages, mappings with "role" and "content"."""
 
@@ -52,6 +54,7 @@ class Core:
         prefixes: keys and values of prompts that were processed, for others that begin alike; None on GPUs, where only
             the sequence that was finished last is taken over.
         turn: held around a call of compiled code.
+        source: what it was made of, by `load_model`; None for what came out of a bundle.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Core:
         ranks: Mapping[str, int] | None = None,
         more: Callable[[str], Executable] | None = None,
         identify: Callable[[], Mapping[str, str]] = dict,
+        source: Source | None = None,
     ) -> None:
         self.file = file
         self.config = config
@@ -76,6 +80,7 @@ class Core:
         self.activations = activations
         self.candidates = candidates
         self.ranks = dict(ranks or {})
+        self.source = source
         # What stands in for compiled code has no artefact.
         self.on_gpu = bool(getattr(getattr(decode, "artifact", None), "chip", ""))
         self.reuse = chunk if self.on_gpu else 1

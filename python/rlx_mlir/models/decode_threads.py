@@ -9,6 +9,7 @@ bits for any number of threads.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import mmap
@@ -24,6 +25,7 @@ from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import CacheError, InputError, RlxError
 from rlx_mlir.formats import get_format
 from rlx_mlir.paths import cache_dir, make_private, read_small, write_atomically
+from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.cache import check_folder, compiler_build, key_of
 from rlx_mlir.runtime.executable import Executable
 from rlx_mlir.runtime.prepare import Prepared
@@ -48,7 +50,9 @@ _AGAIN = 3600
 _FOLDER = "machine"
 
 
-def decode_threads(weight_bytes: int, activations: str, *, cache: bool = True) -> int | None:
+def decode_threads(
+    weight_bytes: int, activations: str, *, cache: bool = True, product: Artifact | None = None
+) -> int | None:
     """Threads to decode with where the caller doesn't say; None for as many as the process may use.
 
     What the environment says is taken first: of `VARIABLE`, then of RLX_NUM_THREADS, which is for all programs. Else it
@@ -58,6 +62,7 @@ def decode_threads(weight_bytes: int, activations: str, *, cache: bool = True) -
         weight_bytes: that a token reads.
         activations: how they are computed, see `load_model`.
         cache: keep what was measured, and use it; where nothing may be kept, nothing is measured.
+        product: what `product_artifact` gave, of a bundle; None has it compiled, or found compiled.
 
     Raises InputError where `VARIABLE` is neither `all` nor a number from 1 to 1024.
     """
@@ -66,11 +71,12 @@ def decode_threads(weight_bytes: int, activations: str, *, cache: bool = True) -
     most = native.default_threads()
     if "RLX_NUM_THREADS" in os.environ or most == 1 or weight_bytes < LEAST_BYTES or not cache:
         return None
-    parts = _key_parts(activations, most)
+    code = compiler_build() if product is None else hashlib.sha256(product.code).hexdigest()
+    parts = _key_parts(activations, most, code)
     path = cache_dir() / _FOLDER / f"{key_of(parts)}.json"
     rates = _kept(path)
     if rates is None:
-        rates = measured_rates(activations, candidates(most))
+        rates = measured_rates(activations, candidates(most), product)
         _keep(path, parts, rates)
     return fewest(rates) if rates else None
 
@@ -100,14 +106,15 @@ def candidates(most: int) -> list[int]:
 # Measuring --------------------------------------------------------------------------------------------
 
 
-def measured_rates(activations: str, counts: Sequence[int]) -> dict[int, float]:
+def measured_rates(activations: str, counts: Sequence[int], product: Artifact | None = None) -> dict[int, float]:
     """Bytes of weights read per second by each number of threads; nothing where others kept the CPUs busy."""
     row_bytes = get_format("q4_0").row_bytes(_COLUMNS)
-    size = _BYTES // row_bytes * row_bytes
+    size = _rows() * row_bytes
     # Memory that is mapped to be read is told apart by its address: it is packed once, and not compared.
     weights = np.frombuffer(mmap.mmap(-1, size, access=mmap.ACCESS_READ), np.uint8).reshape(-1, row_bytes)
     shared: dict[str, Prepared] = {}
-    calls = {count: _product(activations, count, weights, shared) for count in counts}
+    artifact = product_artifact(activations) if product is None else product
+    calls = {count: _call(artifact, count, weights, shared) for count in counts}
     seconds: dict[int, list[float]] = {count: [] for count in counts}
     share = 0.0
     for call in calls.values():
@@ -126,12 +133,17 @@ def measured_rates(activations: str, counts: Sequence[int]) -> dict[int, float]:
     return {count: size / min(own) for count, own in seconds.items()}
 
 
-def _product(activations: str, threads: int, weights: np.ndarray, shared: dict[str, Prepared]) -> Callable[[], object]:
-    """A call of the product by so many threads."""
-    from rlx_mlir.compiler import compile_cached
+def _rows() -> int:
+    """Of the weights that are read."""
+    return _BYTES // get_format("q4_0").row_bytes(_COLUMNS)
+
+
+def product_artifact(activations: str, *, cpu: str = "", cache: bool = True) -> Artifact:
+    """The product, compiled or found compiled; ``cpu`` and ``cache`` as for `rlx_mlir.compile`."""
+    from rlx_mlir.compiler import cached_artifact
     from rlx_mlir.hir import GraphModule
 
-    rows = len(weights)
+    rows = _rows()
 
     def build() -> GraphModule:
         m = GraphModule.mir("decode_threads")
@@ -140,16 +152,22 @@ def _product(activations: str, threads: int, weights: np.ndarray, shared: dict[s
         return m
 
     material = {"decode_threads": [rows, _COLUMNS]}
-    executable: Executable = compile_cached(material, build, threads=threads, activations=activations)
+    artifact: Artifact = cached_artifact(material, build, activations=activations, cpu=cpu, cache=cache)
+    return artifact
+
+
+def _call(artifact: Artifact, threads: int, weights: np.ndarray, shared: dict[str, Prepared]) -> Callable[[], object]:
+    """A call of the product by so many threads."""
+    executable = Executable(artifact, threads=threads)
     executable.set_params({"w": weights}, shared=shared)
-    inputs, outputs = {"x": np.ones((1, _COLUMNS), np.float32)}, {"y": np.empty((1, rows), np.float32)}
+    inputs, outputs = {"x": np.ones((1, _COLUMNS), np.float32)}, {"y": np.empty((1, len(weights)), np.float32)}
     return executable.bind(inputs, outputs=outputs)
 
 
 # What is kept -----------------------------------------------------------------------------------------
 
 
-def _key_parts(activations: str, most: int) -> dict[str, object]:
+def _key_parts(activations: str, most: int, code: str) -> dict[str, object]:
     """What the rates depend on: the processor, memory, what may be used of it, and the code."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
@@ -157,7 +175,7 @@ def _key_parts(activations: str, most: int) -> dict[str, object]:
         "memory": memory,
         "threads": most,
         "activations": activations,
-        "compiler": compiler_build(),
+        "compiler": code,
     }
 
 
@@ -191,4 +209,13 @@ def _keep(path: Path, parts: Mapping[str, object], rates: Mapping[int, float]) -
         log.warning("can't write measured rates to %s: %s", path, error)
 
 
-__all__ = ["ENOUGH", "LEAST_BYTES", "VARIABLE", "candidates", "decode_threads", "fewest", "measured_rates"]
+__all__ = [
+    "ENOUGH",
+    "LEAST_BYTES",
+    "VARIABLE",
+    "candidates",
+    "decode_threads",
+    "fewest",
+    "measured_rates",
+    "product_artifact",
+]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a GGUF file holds, in numbers: for `rlx inspect`. Works for files that can't be run, too."""
+"""What a model's file holds, in numbers: for `rlx inspect`. Works for files that can't be run, too."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import RlxError
 from ..frontends.gguf import GGUFFile
 from ..frontends.model_file import ModelFile, TensorInfo
+from ..models.bundled_file import BundledFile
 from ..models.config import ModelConfig
 from ..models.opening import open_model
 from ..models.weights import broken_tensors
@@ -25,10 +26,11 @@ def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = Fa
     Args:
         name_or_path: a file, or the name of a known model, which is fetched if need be.
         tensors: list every tensor.
-        verify: read every tensor, and list those with NaN or infinity among scales or elements.
+        verify: read every tensor, and list those with NaN or infinity among scales or elements; of a bundle, every
+            section, whose digest is compared.
 
     Raises InputError where there is no such file, DownloadError where a model can't be fetched, GGUFError where it is
-    malformed.
+    malformed, CacheError where a bundle is damaged.
     """
     file = open_model(name_or_path)
     path = file.path
@@ -37,7 +39,7 @@ def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = Fa
         "file": str(path),
         "bytes": sum(os.stat(part).st_size for part in file.paths if part is not None),
         "files": len(file.paths),
-        "format": "GGUF" if isinstance(file, GGUFFile) else "Hugging Face folder",
+        "format": _format(file),
         "version": file.version if isinstance(file, GGUFFile) else None,
         "name": _of_type(file, "general.name", str),
         "architecture": file.architecture,
@@ -58,7 +60,15 @@ def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = Fa
     else:
         found["runs"], found["reason"] = True, None
         found["config"] = config.numbers()
-    if verify:
+    if isinstance(file, BundledFile):
+        found["bundle"] = {
+            "levels": [level.name for level in file.bundle.levels],
+            "modules": list(file.bundle.modules),
+            "options": dict(file.bundle.options()),
+        }
+        if verify:
+            file.bundle.verify()
+    elif verify:
         found["broken"] = broken_tensors(file)
         if found["broken"] and found["runs"]:
             found["runs"], found["reason"] = False, found["broken"][0]["text"]
@@ -67,6 +77,12 @@ def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = Fa
             {"name": info.name, "shape": list(info.shape), "type": info.type, "bytes": info.nbytes} for info in infos
         ]
     return found
+
+
+def _format(file: ModelFile) -> str:
+    if isinstance(file, BundledFile):
+        return "bundle"
+    return "GGUF" if isinstance(file, GGUFFile) else "Hugging Face folder"
 
 
 def _of_type(file: ModelFile, key: str, kind: type) -> Any:
@@ -117,6 +133,11 @@ def format_description(found: Mapping[str, Any]) -> str:
         tokenizer += f" ({found['pre_tokenizer']})"
     lines.append(f"tokenizer     {tokenizer}, {'with' if found['chat_template'] else 'without'} a chat template")
     lines.append(f"runs          {'yes' if found['runs'] else 'no: ' + found['reason']}")
+    if "bundle" in found:
+        own = found["bundle"]
+        lines.append(f"code          {', '.join(own['modules'])} for {', '.join(own['levels'])}")
+        fixed = (f"{name} {value}" for name, value in own["options"].items() if value is not None)
+        lines.append(f"bundled with  {', '.join(fixed)}")
     if "broken" in found:
         own = found["broken"]
         listed = [f"  {row['text']}: {row['count']} in all" for row in own[:_LISTED]]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,9 +19,11 @@ import numpy.typing as npt
 
 from .. import checks
 from ..errors import ContextLengthError, InputError, did_you_mean, shortened
-from ..frontends.safetensors import INDEX, WEIGHTS, open_weights
+from ..files import decode
+from ..frontends.safetensors import INDEX, WEIGHTS, SafetensorsFile, ShardedSafetensors, open_weights
 from ..place import located
 from . import encoder
+from .bundle import NATIVE, TOKENIZER, bundle_at, open_bundle
 from .encoder_config import EncoderConfig
 from .encoder_tokenizer import TextTokenizer
 from .hub import resolve_folder
@@ -52,14 +56,35 @@ class Executable(Protocol):
         """One call."""
 
 
+@dataclass(frozen=True)
+class EncoderFiles:
+    """What a folder with an encoder has: its configuration, tokenizer and weights."""
+
+    config: EncoderConfig
+    tokenizer: TextTokenizer
+    weights: SafetensorsFile | ShardedSafetensors
+
+
+def open_encoder(
+    path_or_name: str | os.PathLike[str], max_tokens: int | None, *, download: bool = True, progress: bool = False
+) -> EncoderFiles:
+    """Opens and checks an encoder's files; arguments and errors are those of `load_encoder`."""
+    folder = resolve_folder(path_or_name, download=download, progress=progress)
+    files = SentenceFiles.of(folder)
+    weights = open_weights(files.base)
+    config = EncoderConfig.from_folder(folder, weights, max_tokens, files)
+    return EncoderFiles(config, TextTokenizer(files.base, config), weights)
+
+
 @located
 def load_encoder(
     path_or_name: str | os.PathLike[str],
     *,
     threads: int | None = None,
-    batch: int = BATCH,
+    batch: int | None = None,
     max_tokens: int | None = None,
     target: str = "cpu",
+    cpu: str = "",
     cache: bool = True,
     download: bool = True,
     progress: Progress | None = None,
@@ -68,47 +93,81 @@ def load_encoder(
 
     Args:
         path_or_name: a folder with `config.json`, `model.safetensors` (or several files and
-            `model.safetensors.index.json`) and `tokenizer.json` (or `vocab.txt`), or a name that `rlx_mlir.models.hub`
-            knows, which is fetched if need be.
+            `model.safetensors.index.json`) and `tokenizer.json` (or `vocab.txt`); a name that `rlx_mlir.models.hub`
+            knows, which is fetched if need be; or a bundle, which `rlx_mlir.bundle` wrote and which is code.
         threads: of the compiled code; None for as many as the process may use.
-        batch: texts that are computed at once, at most.
-        max_tokens: tokens of a text that are read, special ones included; by default what the model was made for.
+        batch: texts that are computed at once, at most: 16 by default; of a bundle, not more than it was made for.
+        max_tokens: tokens of a text that are read, special ones included; by default what the model was made for. Of a
+            bundle, not more than it was made for.
+        target: what runs it: ``cpu``, or ``cuda``.
+        cpu: the CPU to compile for, or the level of a bundle, see `load_model`.
         cache: keep compiled code for later processes, and use it.
         download: fetch a model of a known name that is not there.
         progress: called with a few words before each step that may take time.
 
     Raises InputError for bad arguments, ModelFileError, TokenizerError and UnsupportedError for the files,
-    DownloadError, CompileError.
+    DownloadError, CompileError; of bundles CacheError where they are damaged, ExecutionError where they aren't for this
+    machine.
     """
-    from ..compiler import compile_cached
-
     checks.path("path_or_name", path_or_name)
     checks.text("target", target)
+    checks.text("cpu", cpu)
     checks.flag("cache", cache)
     checks.flag("download", download)
     if progress is not None:
         checks.callback("progress", progress, "text")
+    if batch is not None:
+        checks.whole("batch", batch, 1)
+    if max_tokens is not None:
+        checks.whole("max_tokens", max_tokens, 1)
     say = progress or (lambda text: None)
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise InputError(f"'batch' must be an integer of at least 1, but is {batch!r}")
     say(f"opening {os.fspath(path_or_name)}")
-    folder = resolve_folder(path_or_name, download=download, progress=progress is not None)
-    files = SentenceFiles.of(folder)
-    weights = open_weights(files.base)
-    config = EncoderConfig.from_folder(folder, weights, max_tokens, files)
-    tokenizer = TextTokenizer(files.base, config)
+    if (path := bundle_at(path_or_name)) is not None:
+        return _of_bundle(path, threads=threads, batch=batch, max_tokens=max_tokens, target=target, cpu=cpu)
+    from ..compiler import compile_cached
+
+    files = open_encoder(path_or_name, max_tokens, download=download, progress=progress is not None)
+    most = BATCH if batch is None else batch
     say("compiling")
     executable = compile_cached(
-        encoder.describe(config),
-        partial(encoder.build, config),
-        maxima=maxima(config, batch),
+        encoder.describe(files.config),
+        partial(encoder.build, files.config),
+        maxima=maxima(files.config, most),
         threads=threads,
         target=target,
+        cpu="" if cpu == NATIVE else cpu,
         cache=cache,
     )
     say("preparing weights")
-    executable.set_params(encoder.parameters(config, weights))
-    return Encoder(config, tokenizer, executable, batch=batch)
+    executable.set_params(encoder.parameters(files.config, files.weights))
+    return Encoder(files.config, files.tokenizer, executable, batch=most)
+
+
+def _of_bundle(
+    path: Path, *, threads: int | None, batch: int | None, max_tokens: int | None, target: str, cpu: str
+) -> Encoder:
+    """The encoder of a bundle."""
+    bundle = open_bundle(path, "encoder")
+    if target != "cpu":
+        raise InputError(f"'{path}' was bundled with 'target' 'cpu', but {target!r} is asked for")
+    config = EncoderConfig.from_document(bundle.document.part("encoder"))
+    options = bundle.document.part("options")
+    most = {"batch": options.integer("batch"), "max_tokens": config.max_tokens}
+    for name, value in (("batch", batch), ("max_tokens", max_tokens)):
+        if value is not None and value > most[name]:
+            raise InputError(f"'{path}' was bundled with '{name}' {most[name]}, but {value} is asked for")
+    config = replace(config, max_tokens=max_tokens or config.max_tokens)
+    level = bundle.level(cpu)
+    executable = bundle.executable(encoder.PROGRAM, level, threads=threads)
+    widths = {spec.name: spec.shape[-1:] for spec in executable.outputs}
+    if widths != {"embeddings": (config.hidden,)}:
+        raise bundle.fail(f"its code must give 'embeddings' {config.hidden} wide, but gives {widths}")
+
+    def tokenizer() -> TextTokenizer:
+        text = decode(bundle.section(TOKENIZER), path)
+        return TextTokenizer.of_description(text, bundle.document.get("truncation_side", str), config, path)
+
+    return Encoder(config, tokenizer, executable, batch=batch or most["batch"])
 
 
 def maxima(config: EncoderConfig, batch: int) -> dict[str, int]:
@@ -121,15 +180,20 @@ class Encoder:
 
     Attributes:
         config: what the model is.
-        tokenizer: of its vocabulary.
         batch: texts that are computed at once, at most.
     """
 
     def __init__(
-        self, config: EncoderConfig, tokenizer: TextTokenizer, executable: Executable, *, batch: int = BATCH
+        self,
+        config: EncoderConfig,
+        tokenizer: TextTokenizer | Callable[[], TextTokenizer],
+        executable: Executable,
+        *,
+        batch: int = BATCH,
     ) -> None:
+        """Takes what `load_encoder` has found; ``tokenizer`` may be what makes one when the first text comes."""
         self.config = config
-        self.tokenizer = tokenizer
+        self._tokenizer = tokenizer
         self.batch = batch
         self._executable = executable
 
@@ -139,6 +203,11 @@ class Encoder:
             f"Encoder({config.architecture}, {config.layers} layers, {config.hidden} wide, "
             f"{config.max_tokens} tokens, batch {self.batch})"
         )
+
+    @cached_property
+    def tokenizer(self) -> TextTokenizer:
+        """Of the model's vocabulary; TokenizerError where it is broken, or the library isn't installed."""
+        return self._tokenizer() if callable(self._tokenizer) else self._tokenizer
 
     def tokenize(self, text: str, *, truncate: bool = True) -> list[int]:
         """Ids of a text's tokens, special ones included; without a prompt, but else as `embed` reads it."""
@@ -270,4 +339,15 @@ def _id_lists(ids: Any) -> list[list[int]]:
     return found
 
 
-__all__ = ["INDEX", "WEIGHTS", "Encoder", "TextTokenizer", "load_encoder", "open_weights"]
+__all__ = [
+    "BATCH",
+    "INDEX",
+    "WEIGHTS",
+    "Encoder",
+    "EncoderFiles",
+    "TextTokenizer",
+    "load_encoder",
+    "maxima",
+    "open_encoder",
+    "open_weights",
+]

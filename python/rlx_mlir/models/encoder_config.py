@@ -225,6 +225,39 @@ class EncoderConfig:
         )
         return replace(config, tensors=_tensors(config, weights))
 
+    @classmethod
+    def from_document(cls, document: Document) -> EncoderConfig:
+        """What `numbers` and ``texts`` have written as JSON; tensors have no names of files.
+
+        Raises ModelFileError for what they can't have written.
+        """
+        words = {
+            "architecture": tuple(ARCHITECTURES),
+            "activation": tuple(dict.fromkeys(ACTIVATIONS.values())),
+            "pooling": POOLINGS,
+        }
+        found: dict[str, Any] = {key: document.get(key, str) for key in words}
+        for key, known in words.items():
+            if found[key] not in known:
+                raise document.fail(key, f"one of {', '.join(known)}", found[key])
+        for key in ("layers", "hidden", "heads", "ffn", "vocab", "positions", "max_tokens"):
+            found[key] = document.integer(key)
+        for key in ("first_position", "types"):
+            found[key] = document.integer(key, 0)
+        found["eps"], found["normalize"] = document.number("eps"), document.get("normalize", bool)
+        budgets.check("layers", found["layers"], str(document.path))
+        room = found["positions"] - found["first_position"]
+        if found["max_tokens"] > room:
+            raise document.fail("max_tokens", f"at most the {room} positions", found["max_tokens"])
+        texts = document.part("texts")
+        prompts, default = texts.get("prompts", dict), texts.content.get("default_prompt")
+        if not all(isinstance(text, str) for text in prompts.values()):
+            raise texts.fail("prompts", "texts by name", prompts)
+        if default is not None and (not isinstance(default, str) or default not in prompts):
+            raise texts.fail("default_prompt", "the name of a prompt", default)
+        rules = TextRules(texts.get("strip", bool), texts.get("lowercase", bool), prompts, default)
+        return cls(**found, texts=rules)
+
     @property
     def plan(self) -> EncoderArchitecture:
         """What the architecture's files call things."""

@@ -24,12 +24,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..boundary import foreign_errors
+from ..boundary import foreign_errors, required
 from ..errors import InputError, TokenizerError, UnsupportedError, shortened
 from ..files import check_regular, is_there, read_text
 from ..frontends.documents import read_object
 from .encoder_config import EncoderConfig
 
+_SIDES = ("left", "right")
 _SPECIAL = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 _BERT = frozenset({"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"})
 #: Entries of `tokenizer_config.json`, and of BERT's normalizer.
@@ -42,6 +43,11 @@ _NORMALIZER = {
 
 def _broken(message: str, *, path: str | os.PathLike[str] | None = None) -> TokenizerError:
     return TokenizerError(message if path is None else f"{os.fspath(path)}: {message}")
+
+
+def _library() -> Any:
+    """The library; TokenizerError where it isn't installed."""
+    return required("tokenizers", "texts", TokenizerError)
 
 
 class TextTokenizer:
@@ -58,9 +64,7 @@ class TextTokenizer:
         if is_there(path):
             text = read_text(path, error=_broken)
             with foreign_errors(str(path), TokenizerError):
-                import tokenizers  # here, because the import is slow
-
-                self._tokenizer = tokenizers.Tokenizer.from_str(text)
+                self._tokenizer = _library().Tokenizer.from_str(text)
                 settings.adapt(self._tokenizer)
         else:
             self._path = path = folder / "vocab.txt"
@@ -74,21 +78,44 @@ class TextTokenizer:
             # What the file says of these is what it was saved with, not what the model was made for.
             self._tokenizer.no_padding()
             self._tokenizer.no_truncation()
+        self._limit(config, settings.side)
+
+    @classmethod
+    def of_description(cls, text: str, side: str, config: EncoderConfig, path: Path) -> TextTokenizer:
+        """The tokenizer of a `description`; `path` is the file that has it. Raises as the constructor does."""
+        self = cls.__new__(cls)
+        self._path = path
+        if side not in _SIDES:
+            raise _broken(f"'truncation_side' must be one of {', '.join(_SIDES)}, but is {shortened(side)}", path=path)
+        with foreign_errors(str(path), TokenizerError):
+            self._tokenizer = _library().Tokenizer.from_str(text)
+        self._limit(config, side)
+        return self
+
+    def _limit(self, config: EncoderConfig, side: str) -> None:
+        """Checks ids against the model, and makes the tokenizer that reads as much as the model does."""
+        self._side, path = side, self._path
+        with foreign_errors(str(path), TokenizerError):
             size = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
             if size > config.vocab:
                 raise TokenizerError(f"{path}: the model has {config.vocab} token ids, but the tokenizer {size}")
-            self._special = self._tokenizer.num_special_tokens_to_add(False)
+            special = self._tokenizer.num_special_tokens_to_add(False)
             outside = [each for each in self._tokenizer.encode("").ids if each >= config.vocab]
             if outside:
                 raise TokenizerError(
                     f"{path}: the model has {config.vocab} token ids, but a special token has {outside[0]}"
                 )
-            if config.max_tokens < self._special:
+            if config.max_tokens < special:
                 raise InputError(
-                    f"'max_tokens' must be at least the special tokens, {self._special}, but is {config.max_tokens}"
+                    f"'max_tokens' must be at least the special tokens, {special}, but is {config.max_tokens}"
                 )
             self._limited = type(self._tokenizer).from_str(self._tokenizer.to_str())
-            self._limited.enable_truncation(config.max_tokens, direction=settings.side)
+            self._limited.enable_truncation(config.max_tokens, direction=side)
+
+    @property
+    def description(self) -> tuple[str, str]:
+        """What `of_description` reads: the library's text of the tokenizer, and the end that long texts lose."""
+        return str(self._tokenizer.to_str()), self._side
 
     def encode(self, texts: Sequence[str], *, truncate: bool) -> list[list[int]]:
         """The ids of each text; with `truncate` not more than the model reads.
@@ -120,7 +147,7 @@ class _Settings:
             if not isinstance(self.content.get(key), bool | None):
                 raise self.fail(key, "true or false")
         side = self.content.get("truncation_side") or "right"
-        if side not in ("left", "right"):
+        if side not in _SIDES:
             raise self.fail("truncation_side", "'left' or 'right'")
         self.side: str = side
         if self.content.get("do_basic_tokenize") is False:
@@ -194,7 +221,7 @@ class _Settings:
 
 def _word_pieces(path: Path, settings: _Settings) -> Any:
     """BERT's tokenizer for a vocabulary of one piece a line; what a line is, the library says."""
-    import tokenizers
+    tokenizers = _library()
     from tokenizers import models, normalizers, pre_tokenizers, processors
 
     kind = settings.content.get("tokenizer_class")

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..boundary import foreign_errors
+from ..boundary import foreign_errors, required
 from ..errors import TokenizerError, UnsupportedError, shortened
 from ..frontends.huggingface import HUGGINGFACE, SETTINGS_KEY, TOKENIZER_KEY
 from ..frontends.huggingface_vocabulary import added_tokens, ending_ids
@@ -31,8 +31,7 @@ class _Library:
     """The library's tokenizer of a description."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        import tokenizers  # here, because the import is slow
-
+        tokenizers = required("tokenizers", "texts", TokenizerError)
         plain = {**document, "post_processor": None, "padding": None, "truncation": None}
         self.tokenizer = tokenizers.Tokenizer.from_str(json.dumps(plain))
 

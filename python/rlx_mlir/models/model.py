@@ -15,6 +15,7 @@ import numpy as np
 from .. import checks
 from ..errors import InputError, UnsupportedError
 from . import decoder, saved
+from .bundle import NATIVE
 from .choosing import Processor
 from .core import Core, Prompt
 from .engine import Engine
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..hir import GraphModule
+    from .bundling import BundleReport
 
 
 class Model(Core):
@@ -221,6 +223,33 @@ class Model(Core):
         state = saved.read(checks.path("path", path), self)
         session.load(state.tokens, state.prefilled, [state.caches], state.logits)
         return session
+
+    def save_bundle(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        cpu: str | Sequence[str] = NATIVE,
+        time_limit: float | None = None,
+        cache: bool = True,
+        progress: Callable[[str], None] | None = None,
+    ) -> BundleReport:
+        """Writes the model, as it was loaded, as one file that runs without compiling: see `rlx_mlir.bundle`.
+
+        Args:
+            path, cpu, time_limit, cache, progress: as there.
+
+        Raises as `rlx_mlir.bundle` does, InputError where the model came out of a bundle, UnsupportedError where it is
+        on a GPU.
+        """
+        from .bundling import bundle_source
+
+        if self.on_gpu:
+            raise UnsupportedError("a bundle has code for CPUs, but this model is on a GPU: load it with target='cpu'")
+        if self.source is None:
+            raise InputError(
+                f"'{self.file.path}' can't be bundled: it is a bundle itself, which may be copied as it is"
+            )
+        return bundle_source(self.source, path, cpu=cpu, time_limit=time_limit, cache=cache, progress=progress)
 
     def _pieces(self, drafter: Drafter | None, generation: Generation) -> Iterator[str]:
         """The pieces of text that `generate` gives."""

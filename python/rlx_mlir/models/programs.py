@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import budgets
 from ..errors import TimeLimitError, UnsupportedError
+from ..runtime.artifact import Artifact
 from ..runtime.prepare import Prepared
 from . import decoder
 from .config import ModelConfig
@@ -57,35 +58,54 @@ def maxima(program: str, *, context: int, chunk: int) -> dict[str, int]:
 
 
 def compile_program(
-    config: ModelConfig,
-    program: str,
-    *,
-    context: int,
-    chunk: int,
-    candidates: int = 0,
-    ranks: Mapping[str, int] | None = None,
-    time_limit: float | None = None,
-    **options: Any,
+    config: ModelConfig, program: str, *, time_limit: float | None = None, **options: Any
 ) -> Executable:
     """Compiles a module of the model, or finds it compiled; the graph is built only if it has to be.
 
-    ``candidates`` and ``ranks`` are those of `decoder.build`.
-    ``options`` are those of `rlx_mlir.compiler.compile_cached`: threads, activations, target, cache.
+    Args:
+        config: of the model.
+        program: the module, one of `decoder.SHAPES`.
+        time_limit: seconds that it may take.
+        options: ``context`` and ``chunk``, see `maxima`; ``candidates`` and ``ranks``, those of `decoder.build`; and
+            those of `rlx_mlir.compiler.compile_cached`: threads, activations, target, cpu, cache.
 
     Raises TimeLimitError after ``time_limit`` seconds; BudgetError after those of the budget ``compile_seconds`` where
     no limit is given.
     """
     from ..compiler import compile_cached
 
+    compiled: Executable = _compiled(compile_cached, config, program, time_limit, **options)
+    return compiled
+
+
+def program_artifact(config: ModelConfig, program: str, *, time_limit: float | None = None, **options: Any) -> Artifact:
+    """As `compile_program`, for a machine that need not be this one; ``options`` has no ``threads``."""
+    from ..compiler import cached_artifact
+
+    artifact: Artifact = _compiled(cached_artifact, config, program, time_limit, **options)
+    return artifact
+
+
+def _compiled(
+    compile: Callable[..., Any],
+    config: ModelConfig,
+    program: str,
+    time_limit: float | None,
+    *,
+    context: int,
+    chunk: int,
+    candidates: int = 0,
+    ranks: Mapping[str, int] | None = None,
+    **options: Any,
+) -> Any:
     try:
-        compiled: Executable = compile_cached(
+        return compile(
             decoder.describe(config, program, candidates, ranks),
             partial(decoder.build, config, program, candidates, ranks),
             maxima=maxima(program, context=context, chunk=chunk),
             time_limit=budgets.current().compile_seconds if time_limit is None else time_limit,
             **options,
         )
-        return compiled
     except TimeLimitError as error:
         if time_limit is None:
             raise budgets.exceeded("compile_seconds", f"{error}, which") from error
@@ -122,4 +142,12 @@ class Programs:
             return self._made[name]
 
 
-__all__ = ["MAX_OUTPUTS", "MAX_SEQUENCES", "Executable", "Programs", "compile_program", "maxima"]
+__all__ = [
+    "MAX_OUTPUTS",
+    "MAX_SEQUENCES",
+    "Executable",
+    "Programs",
+    "compile_program",
+    "maxima",
+    "program_artifact",
+]

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..boundary import foreign_errors
+from ..boundary import foreign_errors, required
 from ..errors import InputError, TokenizerError, shortened
 from .special_tokens import ending_ids, ending_tokens, special_id
 
@@ -75,7 +75,7 @@ _BYTE_OF = byte_alphabet()
 
 class _ByteLevelBpe:
     def __init__(self, tokens: Sequence[str], merges: Sequence[str], pre: str) -> None:
-        import tokenizers  # here, because the import is slow and not every user of the module tokenises
+        tokenizers = required("tokenizers", "texts", TokenizerError)
         from tokenizers import models, pre_tokenizers
 
         if pre not in _PRE_TOKENIZERS:
@@ -112,12 +112,7 @@ def _message(number: int, payload: bytes) -> bytes:
 
 class _SentencePiece:
     def __init__(self, tokens: Sequence[str], scores: Sequence[float], types: Sequence[int]) -> None:
-        try:
-            import sentencepiece
-        except ImportError:
-            raise TokenizerError(
-                "'llama' vocabularies need the package sentencepiece, which is not installed: pip install sentencepiece"
-            ) from None
+        sentencepiece = required("sentencepiece", "'llama' vocabularies", TokenizerError)
 
         # Pieces are numbered by their position, so a vocabulary turns into a model by listing it. Types are numbered
         # alike; only what merging may produce is NORMAL.

@@ -274,7 +274,7 @@ def repetitions(artifact: Artifact, values: Sequence[int]) -> list[int]:
 def _header(start: bytes) -> tuple[int, int, int, bytes]:
     """Version, bytes of the description and of the code, and digest, from an artefact's first bytes."""
     if start[: len(MAGIC)] != MAGIC:
-        hint = "; models are for load_model" if start.startswith(b"GGUF") else ""
+        hint = "; models are for load_model" if start.startswith((b"GGUF", b"RLXBNDL")) else ""
         raise CacheError(f"not an artefact: it starts with {start[: len(MAGIC)]!r} instead of {MAGIC!r}{hint}")
     if len(start) < _HEADER.size:
         raise CacheError(f"an artefact has at least {_HEADER.size} bytes, but this one has {len(start)}")

@@ -13,7 +13,6 @@ import logging
 import os
 from collections.abc import Mapping
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from rlx_mlir import native
@@ -52,6 +51,8 @@ def key_parts(material: Mapping[str, object], options: Mapping[str, object]) -> 
 
 @cache
 def _mlir_version() -> str:
+    from importlib import metadata  # whose import takes as long as a small model's start
+
     return metadata.version("xtc-mlir-python-bindings")
 
 

@@ -255,6 +255,39 @@ class Executable:
         self._bound = Parameters(arrays, [address_of(array) for array in arrays], sizes)
 
     @located
+    def set_prepared(self, arrays: Sequence[Array]) -> None:
+        """Binds parameters that were prepared before, as a bundle keeps them: nothing is computed or copied.
+
+        Args:
+            arrays: contiguous ones, in the order of the artefact's ``plan_parameters``, of their shapes and element
+                types.
+
+        Raises InputError where there are others, fewer or more of them; then the old ones stay.
+        """
+        specs = self.artifact.plan_parameters
+        if not isinstance(arrays, Sequence) or not all(isinstance(array, np.ndarray) for array in arrays):
+            raise InputError(f"'arrays' are several arrays of numpy, but got {checks.shown(arrays)}")
+        if len(arrays) != len(specs):
+            raise InputError(f"'{self.artifact.name}' reads {len(specs)} prepared parameters, but got {len(arrays)}")
+        sizes: Sizes = {}
+        for spec, array in zip(specs, arrays, strict=True):
+            named = f"prepared parameter '{spec.name}'"
+            self._check_fits(named, spec, array, sizes)
+            if not _is_readable(array):
+                raise InputError(f"{named} is a contiguous, aligned array, but got strides {array.strides}")
+        self._bound = Parameters(tuple(arrays), [address_of(array) for array in arrays], sizes)
+
+    @property
+    def prepared(self) -> tuple[Array, ...]:
+        """The parameters as the code reads them, in the order of the artefact's ``plan_parameters``.
+
+        Raises StageError where they aren't set yet.
+        """
+        if self._bound is None:
+            raise StageError(f"'{self.artifact.name}' has no parameters yet: call set_params before")
+        return self._bound.arrays
+
+    @located
     def run(
         self,
         inputs: Mapping[str, object],

@@ -15,11 +15,9 @@ import struct
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
-import ml_dtypes
 import numpy as np
 
 from rlx_mlir.errors import CacheError, ExecutionError
@@ -46,6 +44,8 @@ def compiler_parts() -> Mapping[str, str]:
 
     Raises CacheError where a part can't be read, ExecutionError where LLVM is missing.
     """
+    import ml_dtypes  # which running compiled code doesn't need
+
     try:
         return MappingProxyType(
             {
@@ -119,6 +119,8 @@ def _digest_libraries() -> str:
 
 def _digest_bindings() -> str:
     """Of the list of MLIR's bindings' files and their digests, as the wheel had it; the version where there is none."""
+    from importlib import metadata
+
     own = metadata.distribution(_DISTRIBUTION)
     record = own.read_text("RECORD")
     return f"{own.version} {hashlib.sha256(record.encode()).hexdigest()[:16]}" if record else own.version

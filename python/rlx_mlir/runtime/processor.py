@@ -11,6 +11,7 @@ from __future__ import annotations
 from rlx_mlir import native
 from rlx_mlir.errors import ExecutionError
 from rlx_mlir.runtime.artifact import Artifact
+from rlx_mlir.runtime.tiles import request_tiles
 
 #: What every processor of x86-64 has, and what is no instruction, though no CPU of LLVM's has it as a hint.
 _X86_ALWAYS = frozenset(
@@ -80,6 +81,23 @@ def check_target(artifact: Artifact) -> None:
         )
 
 
+def missing(triple: str, features: str) -> str:
+    """What this machine lacks for code of a target, in words; empty where nothing.
+
+    Args:
+        triple: of the target.
+        features: that the code relies on, ``+name`` and ``-name`` with commas between.
+    """
+    own, cpu, here = native.host_target()
+    theirs, ours = (text.partition("-")[0] for text in (triple, own))
+    if theirs != ours:
+        return f"{theirs}, where this machine is {ours}"
+    names = lacking(features, here, ours)
+    if not names and "+amx-tile" in features.split(",") and not request_tiles():
+        return "AMX tiles, which the operating system doesn't lend"
+    return f"{', '.join(names)}, which {cpu} lacks" if names else ""
+
+
 def lacking(needed: str, here: str, architecture: str) -> list[str]:
     """Those features that code relies on and a processor doesn't have.
 
@@ -96,4 +114,4 @@ def lacking(needed: str, here: str, architecture: str) -> list[str]:
     return [name for name in wanted if name not in present | _X86_ALWAYS | _X86_BY_NAME]
 
 
-__all__ = ["check_target", "lacking"]
+__all__ = ["check_target", "lacking", "missing"]

@@ -70,7 +70,7 @@ def bench(
         list[str] | None,
         typer.Option(help="Of our model: modes with commas; may be repeated.", show_default="as models are loaded"),
     ] = None,
-    kv_cache: CacheTypeOption = "f32",
+    kv_cache: CacheTypeOption = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of everything in turns; figures are medians.")] = 7,
     device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
@@ -102,7 +102,7 @@ def bench(
         decode=decode,
         contexts=tuple(positive_numbers("context", context)),
         sequences=_sequences(sequences, decode, device),
-        activations=_modes(activations, device),
+        activations=_modes(activations, device) if activations else (),
         kv_dtype=kv_cache,
         rounds=rounds,
         device=device.value,
@@ -176,11 +176,11 @@ def _sequences(text: str, decode: int, device: Device) -> tuple[int, ...]:
     return tuple(dict.fromkeys(counts))
 
 
-def _modes(given: list[str] | None, device: Device) -> tuple[str, ...]:
-    """Ways of activations, each once; by default the one that models are loaded with."""
-    from rlx_mlir.activations import ACTIVATIONS, AUTO, way_of
+def _modes(given: list[str], device: Device) -> tuple[str, ...]:
+    """Ways of activations, each once."""
+    from rlx_mlir.activations import ACTIVATIONS, way_of
 
-    modes = [way_of(word.strip(), device.value) for text in given or [AUTO] for word in text.split(",")]
+    modes = [way_of(word.strip(), device.value) for text in given for word in text.split(",")]
     for mode in modes:
         if mode not in ACTIVATIONS:
             raise InputError(f"'--activations' expects some of {', '.join(ACTIVATIONS)}, but got '{mode}'")

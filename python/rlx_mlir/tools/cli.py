@@ -23,6 +23,7 @@ from rlx_mlir.tools import (
     artifact,
     batch,
     bench,
+    bundle,
     cache,
     calibrate,
     chat,
@@ -91,6 +92,7 @@ _ORDER = (
         "models",
         "inspect",
         "compile",
+        "bundle",
         "emit",
         "report",
         "draw",
@@ -175,7 +177,8 @@ app.command(
         "rlx profile model.gguf --decode 0 --json",
         "rlx profile smollm2 --device cuda",
         "rlx profile graph.mlir --size tokens=64 --maximum tokens=512",
-        "rlx profile graph.rlx",
+        "rlx profile file.py:build --json",
+        "rlx profile model.rlx",
     )
 )(profile.profile)
 app.command(
@@ -219,7 +222,13 @@ app.command(
         "cat sentences.txt | rlx embed minilm -",
     )
 )(embed.embed)
-
+app.command(
+    epilog=example(
+        "rlx bundle smollm2 -o smollm2.rlx; rlx generate smollm2.rlx 'Hello' --chat",
+        "rlx bundle model.gguf -o model.rlx --cpu x86-64-v3 --cpu x86-64-v4 --context 8192 --kv-cache f16",
+        "rlx bundle minilm -o minilm.rlx --cpu x86-64-v3; rlx embed minilm.rlx 'A man is eating food.'",
+    )
+)(bundle.bundle)
 app.command(
     epilog=example(
         "rlx chat smollm2",
@@ -341,9 +350,12 @@ def compile_model(
     import time
 
     from rlx_mlir.models import decoder
+    from rlx_mlir.models.bundle import bundle_at
     from rlx_mlir.models.programs import compile_program
     from rlx_mlir.runtime.artifact import Artifact
 
+    if bundle_at(model) is not None:
+        raise InputError(f"'{model}' is a bundle, which is compiled already: compile the model that it was made of")
     config, positions = configuration(model, context)
     way = way_of(activations.value, target.value)
     if keep_weights and output is None:

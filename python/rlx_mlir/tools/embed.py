@@ -8,14 +8,18 @@ from typing import Annotated
 
 import typer
 
-from rlx_mlir.tools.options import JsonOption, ThreadsOption, print_json, progress
+from rlx_mlir.tools.options import CpuOption, JsonOption, ThreadsOption, print_json, progress
 
 
 def embed(
-    model: Annotated[str, typer.Argument(help="The folder of an encoder, or the name of a known one.")],
+    model: Annotated[
+        str, typer.Argument(help="The folder of an encoder, a bundle of one, or the name of a known one.")
+    ],
     texts: Annotated[list[str], typer.Argument(help="Texts; - reads one from each line of stdin.")],
     threads: ThreadsOption = None,
-    batch: Annotated[int, typer.Option(min=1, help="Texts that are computed at once.")] = 16,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Texts that are computed at once; usually 16.", show_default=False)
+    ] = None,
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens that are read of each text; the model's own.", show_default=False)
     ] = None,
@@ -25,6 +29,7 @@ def embed(
             help="Name of the prompt in front of each text, '' for none; the model's own.", show_default=False
         ),
     ] = None,
+    cpu: CpuOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Print the vector of each text, a line each."""
@@ -32,7 +37,7 @@ def embed(
 
     given = _lines() if texts == ["-"] else texts
     with progress() as say:
-        encoder = load_encoder(model, threads=threads, batch=batch, max_tokens=max_tokens, progress=say)
+        encoder = load_encoder(model, threads=threads, batch=batch, max_tokens=max_tokens, cpu=cpu, progress=say)
     vectors = encoder.embed(given, prompt_name=prompt)
     if as_json:
         rows = [{"text": text, "vector": vector.tolist()} for text, vector in zip(given, vectors, strict=True)]

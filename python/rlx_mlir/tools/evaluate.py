@@ -13,10 +13,10 @@ from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
     CacheTypeOption,
-    ChunkOption,
     Device,
     DeviceOption,
     JsonOption,
+    LoadedChunkOption,
     LoraOption,
     ModelArgument,
     ThreadsOption,
@@ -41,7 +41,7 @@ def evaluate(
     ] = None,
     lora: LoraOption = None,
     activations: ActivationsOption = Activations.auto,
-    kv_cache: CacheTypeOption = "f32",
+    kv_cache: CacheTypeOption = None,
     against: Annotated[
         str, typer.Option(help="Model whose probabilities count as right; the same one, where another option says how.")
     ] = "",
@@ -55,7 +55,7 @@ def evaluate(
         bool, typer.Option("--per-token", help="Also each token's loss, and its divergence where there is one.")
     ] = False,
     threads: ThreadsOption = None,
-    chunk: ChunkOption = 512,
+    chunk: LoadedChunkOption = None,
     device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
 ) -> None:
@@ -67,14 +67,15 @@ def evaluate(
     content = sys.stdin.read() if text == "-" else read_text(Path(text))
     with progress() as say:
         size = _context(model, context)
-        common: dict[str, Any] = {"context": size, "threads": threads, "chunk": chunk, "progress": say}
+        common: dict[str, Any] = {"threads": threads, "chunk": chunk, "progress": say}
         common |= {"kv_dtype": kv_cache, "target": device.value}
-        own = load_model(model, activations=activations.value, lora=lora, **common)
+        own = load_model(model, activations=activations.value, lora=lora, context=_loaded(model, size), **common)
         other = None
         if against or against_lora is not None or against_activations is not None:
             way = Activations.exact if against_activations is None else against_activations
-            other = load_model(against or model, activations=way.value, lora=against_lora, **common)
-        found = find(own, content, stride=stride, against=other, progress=say)
+            positions = _loaded(against or model, size)
+            other = load_model(against or model, activations=way.value, lora=against_lora, context=positions, **common)
+        found = find(own, content, context=size, stride=stride, against=other, progress=say)
     if as_json:
         rows = {"per_token": _rows(own, found)} if per_token else {}
         print_json({"model": model, "context": size, **found.to_dict(), **rows})
@@ -91,6 +92,13 @@ def _context(model: str, context: int | None) -> int:
     from rlx_mlir.models.config import check_context
 
     return check_context(opened(model)[1], context, 512)
+
+
+def _loaded(model: str, size: int) -> int | None:
+    """The context to load a model with for windows of so many tokens: a bundle has its own."""
+    from rlx_mlir.models.bundle import bundle_at
+
+    return size if bundle_at(model) is None else None
 
 
 def _rows(model: Model, found: Evaluation) -> list[dict[str, Any]]:

@@ -7,21 +7,20 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
-
-import typer
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
     CacheTypeOption,
-    ChunkOption,
     ContextOption,
+    CpuOption,
     Device,
     DeviceOption,
+    LoadedChunkOption,
     LoraOption,
     ModelArgument,
-    Nonfinite,
+    NonfiniteOption,
     NoPreparedCacheOption,
     QuantizeOption,
     ThreadsOption,
@@ -40,8 +39,9 @@ class Loading:
     threads: ThreadsOption = None
     activations: ActivationsOption = Activations.auto
     context: ContextOption = None
-    chunk: ChunkOption = 512
-    kv_cache: CacheTypeOption = "f32"
+    chunk: LoadedChunkOption = None
+    kv_cache: CacheTypeOption = None
+    cpu: CpuOption = ""
 
     def load(self, say: Callable[[str], None] | None) -> Model:
         """The model; raises what `load_model` raises."""
@@ -55,6 +55,7 @@ class Loading:
             chunk=self.chunk,
             kv_dtype=self.kv_cache,
             target=self.device.value,
+            cpu=self.cpu,
             progress=say,
             **self.more(),
         )
@@ -68,9 +69,7 @@ class Loading:
 class LoadingToGenerate(Loading):
     """The same where a model is used, and not measured."""
 
-    nonfinite: Annotated[
-        Nonfinite, typer.Option(help="Weights that are NaN or infinite: say where the first is, or read them as 0.")
-    ] = Nonfinite.refuse
+    nonfinite: NonfiniteOption = None
     quantize: QuantizeOption = None
     lora: LoraOption = None
     no_prepared_cache: NoPreparedCacheOption = False
@@ -78,7 +77,7 @@ class LoadingToGenerate(Loading):
     def more(self) -> dict[str, Any]:
         """Further arguments of `load_model`."""
         return {
-            "nonfinite": self.nonfinite.value,
+            "nonfinite": None if self.nonfinite is None else self.nonfinite.value,
             "quantize": self.quantize,
             "lora": self.lora,
             "prepared_cache": not self.no_prepared_cache,

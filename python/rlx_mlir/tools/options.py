@@ -109,31 +109,44 @@ class Nonfinite(str, enum.Enum):
     zero = "zero"
 
 
-def _cache_type(text: str) -> str:
+def _cache_type(text: str | None) -> str | None:
     """An option's text, where it says types of cached keys and values."""
     from rlx_mlir.models.caches import kinds
 
     try:
-        kinds(text)
+        if text is not None:
+            kinds(text)
     except InputError as error:
         raise typer.BadParameter(str(error)) from error
     return text
 
 
-ModelArgument = Annotated[str, typer.Argument(help="A .gguf file, or the name of a known model (see `rlx models`).")]
+ModelArgument = Annotated[
+    str, typer.Argument(help="A .gguf file, a folder, a bundle, or the name of a known model (see `rlx models`).")
+]
+NonfiniteOption = Annotated[
+    Nonfinite | None,
+    typer.Option(
+        help="Weights that are NaN or infinite: say where the first is (usual), or read them as 0.", show_default=False
+    ),
+]
 ModuleArgument = Annotated[
-    str, typer.Argument(help="A .gguf file, an encoder's folder, the name of a known model, or a .mlir or .onnx file.")
+    str,
+    typer.Argument(
+        help="A .gguf file, a folder, a bundle, the name of a known model, a .mlir or .onnx file, or file.py:name."
+    ),
 ]
 ThreadsOption = Annotated[int | None, typer.Option(help="Threads; all that the process may use by default.")]
 ActivationsOption = Annotated[
     Activations, typer.Option(help="int8, int16: rounds them to 8 or 15 bits; exact: as f32; auto: int16 on CPUs.")
 ]
 CacheTypeOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--kv-cache",
-        help="Type of cached keys and values: f32, f16, bf16, q8_0, q4_0; or one of each, such as q8_0/q4_0.",
+        help="Type of cached keys and values: f32 (usual), f16, bf16, q8_0, q4_0; or one of each, such as q8_0/q4_0.",
         callback=_cache_type,
+        show_default=False,
     ),
 ]
 DeviceOption = Annotated[Device, typer.Option("--device", help="cuda: an NVIDIA GPU of this machine.")]
@@ -141,6 +154,14 @@ ContextOption = Annotated[
     int | None, typer.Option(help="Positions; by default the model's own, but at most 2048.", show_default=False)
 ]
 ChunkOption = Annotated[int, typer.Option(min=1, help="Prompt tokens that are processed at once.")]
+LoadedChunkOption = Annotated[
+    int | None,
+    typer.Option("--chunk", min=1, help="Prompt tokens that are processed at once; usually 512.", show_default=False),
+]
+CpuOption = Annotated[
+    str,
+    typer.Option(help="CPU to compile for, as LLVM names it, this one's by default; of a bundle, which of its levels."),
+]
 TargetOption = Annotated[
     Target, typer.Option(help="nvptx: for NVIDIA GPUs, which need not be there; cuda: for that of this machine.")
 ]

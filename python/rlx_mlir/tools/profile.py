@@ -13,6 +13,7 @@ from rlx_mlir.activations import way_of
 from rlx_mlir.errors import InputError
 from rlx_mlir.paths import write_output
 from rlx_mlir.tools.loading import Loading, takes_options
+from rlx_mlir.tools.modules import is_module_file, read_module
 from rlx_mlir.tools.options import JsonOption, by_symbol, print_json, progress, refuse, writing
 
 if TYPE_CHECKING:
@@ -44,15 +45,16 @@ def profile(
 ) -> None:
     """Measure each kernel of a model: time, bytes, operations, and the part of the machine's limits that it reaches.
 
-    Of a module in a .mlir file, or of an artefact, a .rlx file: time and operations of each kernel, on random numbers.
+    Of one module, in a .mlir, .onnx or Python file (file.py:name: a GraphModule or a function that gives one), the same
+    on random numbers; of an artefact, a .rlx file of one module, time alone.
     """
-    if Path(loading.model).suffix in (".mlir", ".rlx"):
+    if is_module_file(loading.model) or _is_artifact(loading.model):
         refuse("a file of one module", {"trace": trace, "plot": plot})
         found_file = _profile_file(loading, by_symbol("size", size or []), by_symbol("maximum", maximum or []), rounds)
         if as_json:
             print_json(found_file.to_dict())
         else:
-            typer.echo(str(found_file))
+            typer.echo(format_file_profile(found_file))
         return
     refuse("a model", {"size": size, "maximum": maximum})
     from rlx_mlir.measure.plot import check_plot, write_plot
@@ -80,33 +82,48 @@ def profile(
             typer.echo(f"{what} in {path}", err=True)
 
 
+def _is_artifact(model: str) -> bool:
+    """Whether a file is an artefact, and not a bundle."""
+    from rlx_mlir.runtime.artifact import MAGIC
+
+    path = Path(model)
+    if path.suffix != ".rlx" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
 def _profile_file(
     loading: Loading, sizes: dict[str, list[int]], maxima: dict[str, list[int]], rounds: int
 ) -> FileProfile:
-    from rlx_mlir import checks
-    from rlx_mlir.measure.files import profile_executable
+    from rlx_mlir.measure.files import profile_executable, profile_module
     from rlx_mlir.runtime.loading import load
 
-    path = checks.path("model", loading.model)
     if loading.device.value != "cpu":
-        raise InputError(f"'--device' expects cpu for {path}, but got {loading.device.value}")
-    if path.suffix == ".rlx":
-        refuse("an artefact, which is compiled already", {"maximum": maxima})
-        if not path.is_file():
-            raise InputError(f"{path}: no such file")
-        executable = load(path, threads=loading.threads)
-    else:
-        from rlx_mlir.compiler import compile
-        from rlx_mlir.hir import GraphModule
-
-        executable = compile(
-            GraphModule.from_text(path),
+        raise InputError(f"'--device' expects cpu for {loading.model}, but got {loading.device.value}")
+    chosen = {symbol: own[-1] for symbol, own in sizes.items()}
+    if is_module_file(loading.model):
+        own = read_module(loading.model)
+        return profile_module(
+            own.module,
             threads=loading.threads,
             activations=way_of(loading.activations.value, loading.device.value),
-            maxima={symbol: own[-1] for symbol, own in maxima.items()},
+            maxima={symbol: numbers[-1] for symbol, numbers in maxima.items()},
+            params=own.params,
+            sizes=chosen,
+            rounds=rounds,
         )
-    chosen = {symbol: own[-1] for symbol, own in sizes.items()}
-    return profile_executable(executable, sizes=chosen, rounds=rounds)
+    refuse("an artefact, which is compiled already", {"maximum": maxima})
+    return profile_executable(load(loading.model, threads=loading.threads), sizes=chosen, rounds=rounds)
+
+
+def format_file_profile(found: FileProfile) -> str:
+    """The profile of one module as text: its kernels beside the machine's limits, where these are known."""
+    if found.program is None:
+        return str(found)
+    at = ", ".join(f"{symbol} = {size}" for symbol, size in found.sizes.items())
+    lines = _program(found.program, f"{found.name}{f' at {at}' if at else ''}: one call")
+    return "\n".join([f"machine: {found.program.roofline}", "", *lines])
 
 
 def format_profile(found: Profile) -> str:
@@ -117,16 +134,17 @@ def format_profile(found: Profile) -> str:
     return "\n".join(lines)
 
 
-def _program(program: ProgramProfile) -> list[str]:
+def _program(program: ProgramProfile, what: str = "") -> list[str]:
+    """A module as lines; ``what`` ran, where that isn't tokens of a model."""
     from rlx_mlir.stages import table
 
     seconds, work = program.seconds, program.total
     noise = f"; these figures say little: {seconds.noise}" if seconds.noise else ""
     tokens = "1 token" if program.tokens == 1 else f"{program.tokens} tokens"
+    rate = "" if what else f"{program.tokens / seconds.median:.1f} tokens/s, "
     lines = [
-        f"{program.name}: {tokens} in {seconds.median * 1e3:.3g} ms (spread {seconds.spread:.0%}, "
-        f"{len(program.runs)} runs), {program.tokens / seconds.median:.1f} tokens/s, "
-        f"{program.in_kernels:.0%} of it in kernels{noise}",
+        f"{what or f'{program.name}: {tokens}'} in {seconds.median * 1e3:.3g} ms (spread {seconds.spread:.0%}, "
+        f"{len(program.runs)} runs), {rate}{program.in_kernels:.0%} of it in kernels{noise}",
         f"  {work.bytes / 1e6:.1f} MB, {work.flops / 1e9:.3f} GFLOP: {program.fraction:.0%} of what "
         f"{program.bound} allows",
     ]

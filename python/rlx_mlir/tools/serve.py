@@ -117,7 +117,7 @@ def _need_packages() -> None:
 def _shown(model: str) -> str:
     """The name of a model in requests."""
     path = Path(model)
-    return path.stem if path.suffix == ".gguf" else path.name or model
+    return path.stem if path.suffix in (".gguf", ".rlx") else path.name or model
 
 
 def _log(requests: bool) -> None:

@@ -17,7 +17,7 @@ from rlx_mlir import formats
 from rlx_mlir.errors import GGUFError, InputError
 from rlx_mlir.formats.finite import count_broken, first_broken, without_broken
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
-from rlx_mlir.models import loading
+from rlx_mlir.models import compiling
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.model import Model
 from rlx_mlir.tools.cli import app
@@ -143,7 +143,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
 
 
 def load(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Model:
-    monkeypatch.setattr(loading, "compile_program", compile_interpreted)
+    monkeypatch.setattr(compiling, "compile_program", compile_interpreted)
     return load_model(path, context=64, **options)
 
 

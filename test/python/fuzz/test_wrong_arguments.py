@@ -321,6 +321,7 @@ def executables() -> dict[str, Call]:
         "run of one": Call(run, (x,)),
         "run_async": Call(run_async, ({"x": x},), {"outputs": None, "donate": ()}),
         "set_params": Call(executable.set_params, ({"w": np.ones(4, np.float32)},)),
+        "set_prepared": Call(executable.set_prepared, (list(executable.prepared),)),
         "set_params of one": Call(set_param, (np.ones(4, np.float32),)),
         "timings": Call(executable.timings),
         "zeros": Call(executable.zeros, ((2, 3),)),
@@ -393,6 +394,13 @@ def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
         "inspect": Call(rlx.inspect, (m,), more=options),
         "as_dlpack": Call(rlx.as_dlpack, (np.ones(4, np.float32),)),
         "interpret": Call(rlx.interpret, (m, arrays), theirs=("class",)),
+        "bundle": Call(
+            rlx.bundle,
+            (model, folder / "m.rlx"),
+            {"context": 64, "chunk": 8, "cpu": ["native"]},
+            theirs=("class", "None", "2**63", "2**64"),
+            of_files=True,
+        ),
         "load": Call(rlx.load, (folder / "f.rlx",), of_files=True),
         "load_encoder": Call(rlx.load_encoder, (encoder,), {"batch": 2}, theirs=("class", "None", "2**63", "2**64")),
         "load_model": Call(
@@ -440,6 +448,7 @@ def models(path: Path) -> dict[str, Call]:
             generate_many, (["a", [5]],), more=("sequences", "on_done", *(name for name in more if name != "draft"))
         ),
         "restore": Call(model.restore, (path.with_suffix(".session"),), of_files=True),
+        "save_bundle": Call(model.save_bundle, (path.with_suffix(".rlx"),), theirs=("class", "None"), of_files=True),
         "session": Call(model.session),
         "chat_ids": Call(model.chat_ids, ([{"role": "user", "content": "a"}],)),
         "detokenize": Call(model.detokenize, ([3],)),

@@ -102,6 +102,7 @@ LOADING: dict[str, tuple[Any, bool]] = {
     "prepared_cache": (False, True),
     "download": (False, True),
     "progress": (lambda words: None, True),
+    "cpu": ("native", True),
     "time_limit": (500.0, True),
     "lora": (None, True),  # adapters are written in test/python/finetuning
 }
@@ -180,6 +181,14 @@ LINES = (
     "--json",
     "compile {llama} --timing --context 64 --chunk 16",
     "compile {llama} -o {out} --target nvptx --chip sm_80 --ptx 8.6 --cubin never --context 64 --chunk 16",
+    "bundle {llama} -o {out} --cpu {cpu} --cpu native --activations exact --context 64 --chunk 16 --kv-cache f16 "
+    "--nonfinite zero --quantize q8_0 --lora {adapter} --time-limit 900 --json",
+    "bundle {bert} -o {out} --batch 2 --max-tokens 8",
+    "generate {llama} hello --greedy --max-tokens 2 --cpu {cpu} --activations exact --context 64 --chunk 16",
+    "chat {llama} --max-tokens 2 --cpu native --activations exact --context 64 --chunk 16",
+    "batch {llama} {prompts} -o {out} --max-tokens 2 --cpu native --activations exact --context 64 --chunk 16",
+    "serve {llama} --port 0 --cpu native --activations exact --context 64 --chunk 16",
+    "embed {bert} the --cpu {cpu}",
     "emit {module} --stage llvm --triple {triple} --cpu {cpu} --features {features} -o {out}.ll",
     "emit {llama} --stage mir --function decode --activations exact --context 64 --chunk 16 --inspect",
     "emit {module} --stage asm --kernel {kernel}",
@@ -200,12 +209,12 @@ LINES = (
     "--rounds 1 --json",
     "bench --kernels softmax --vs numpy --threads 1 --rounds 1 --json",
     "profile {llama} --prompt-tokens 4 --decode 2 --rounds 1 --trace {out}.json --plot {out}.html --json --device cpu "
-    "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16",
+    "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --cpu native",
     "profile {module} --size n=5 --maximum n=16 --rounds 1",
     "tune {module} --size n=5 --maximum n=16 --rounds 3 --tries 1 --same-bits --dry-run --json --threads 1",
     "tune {module} --arrays {arrays} --rounds 3 --tries 1 --dry-run",
     "tune {llama} --prompt-tokens 4 --rounds 3 --tries 1 --dry-run --device cpu --activations exact --context 64 "
-    "--chunk 16 --kv-cache f16",
+    "--chunk 16 --kv-cache f16 --cpu native",
     "artifact show {artifact} --json",
     "artifact verify {artifact} --json",
     "cache list --json",

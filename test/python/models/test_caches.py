@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from rlx_mlir.errors import ExecutionError, InputError
 from rlx_mlir.formats import decode, encode
 from rlx_mlir.frontends.gguf import write_gguf
-from rlx_mlir.models import loading
+from rlx_mlir.models import compiling
 from rlx_mlir.models.caches import KV_DTYPES, CacheType, bytes_per_token, cache_types, check_kv_dtype, kinds, schemes
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.session import Session
@@ -112,7 +112,7 @@ def test_logits_are_near_those_of_exact_caches(
         own = {name: how for name, how in ways.items() if "attention" in name or "cache" in name}
         assert len(own) >= 2
         assert set(own.values()) <= {"attention", "rows", "cache_update"}, own
-    monkeypatch.setattr(loading, "compile_program", compile_interpreted)
+    monkeypatch.setattr(compiling, "compile_program", compile_interpreted)
     exact = load_model(path, activations="exact", kv_dtype=kv_dtype, context=64).logits(ids)
     np.testing.assert_allclose(found, exact, atol=0.05 * np.abs(exact).max())  # a code may be rounded the other way
 
@@ -123,7 +123,7 @@ def test_a_model_of_other_heads_is_refused(tiny_llama: Path) -> None:
 
 
 def test_keys_that_no_block_holds_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "compile_program", compile_interpreted)
+    monkeypatch.setattr(compiling, "compile_program", compile_interpreted)
     tensors = tiny_models.tensors({"attn_v": "f32"}, architecture="qwen3")
     tensors["blk.1.attn_v.weight"] *= np.float32(1e8)
     path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata("qwen3"), tensors)

@@ -22,7 +22,7 @@ def measured(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A machine of four CPUs with `RATES`; the ways of activations that were measured."""
     calls: list[str] = []
 
-    def measure(activations: str, counts: list[int]) -> dict[int, float]:
+    def measure(activations: str, counts: list[int], product: object) -> dict[int, float]:
         calls.append(activations)
         return {count: RATES[count] for count in counts}
 
@@ -101,7 +101,7 @@ def test_where_others_work_it_is_measured_again_later(
 ) -> None:
     quiet = module.measured_rates
 
-    def busy(activations: str, counts: list[int]) -> dict[int, float]:
+    def busy(activations: str, counts: list[int], product: object) -> dict[int, float]:
         measured.append("busy")
         return {}
 

@@ -29,7 +29,7 @@ from rlx_mlir.errors import (
     TimeLimitError,
 )
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
-from rlx_mlir.models import loading
+from rlx_mlir.models import compiling
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.generation import Stats, StopStrings
 from rlx_mlir.models.loading import load_model
@@ -414,7 +414,7 @@ def large_keys(tmp_path: Path, what: str = "attn_k") -> Path:
 def test_keys_beyond_the_caches_type_are_named(
     tmp_path: Path, what: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "compile_program", compile_interpreted)
+    monkeypatch.setattr(compiling, "compile_program", compile_interpreted)
     path = large_keys(tmp_path, what)
     model = load_model(path, kv_dtype="f16", context=64)
     expected = (
@@ -478,7 +478,7 @@ def test_load_model(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append({"program": program, **options})
         return compile_interpreted(config, program)
 
-    monkeypatch.setattr(loading, "compile_program", compile_program)
+    monkeypatch.setattr(compiling, "compile_program", compile_program)
     steps: list[str] = []
     model = load_model(tiny_llama, threads=3, activations="exact", context=100, chunk=700, progress=steps.append)
     assert sorted(each["program"] for each in asked) == ["decode", "prefill"]

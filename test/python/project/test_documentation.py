@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+import platform
 import re
 import shlex
 import shutil
@@ -52,6 +53,7 @@ ELSEWHERE = {
 HERE = (
     "docs/arrays.md",
     "docs/artifacts.md",
+    "docs/bundles.md",
     *("docs/control-flow.md", "docs/differentiation.md", "docs/finetuning.md", "docs/fuzzing.md", "docs/gpu.md"),
     *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/serving.md"),
     "docs/sessions.md",
@@ -319,6 +321,22 @@ def test_the_page_on_artifacts_runs(tmp_path: Path) -> None:
     assert printed[1].splitlines() == [
         f"holds  {part}" for part in ("header and table", "manifest", "artifact/scores/native", "weights/0")
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the page has levels of x86-64")
+def test_the_page_on_bundles_runs(tiny_llama: Path, tmp_path: Path) -> None:
+    """Its commands, then its program, in one folder, with a model that is small."""
+    shutil.copy(tiny_llama, tmp_path / "model.gguf")
+    (tmp_path / "text.txt").write_text("the cat sat on the mat\n")
+    (commands,), (program,) = blocks("docs/bundles.md", "sh"), blocks("docs/bundles.md", "python")
+    printed = [run([*shlex.split(line)], tmp_path) for line in commands.text.splitlines()]
+    assert "for native, x86-64-v3" in printed[0]
+    assert "code          prefill, decode, batch, extend for native, x86-64-v3" in printed[1]
+    assert "perplexity" in printed[3]
+    said = run_python([program], tmp_path)
+    assert "small.rlx: " in said
+    assert said.rstrip().endswith("moved.rlx' was bundled with 'context' 128, but 64 is asked for")
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from interpreted import compile_interpreted
 from typer.testing import CliRunner
 
 from rlx_mlir.frontends.gguf import write_gguf
-from rlx_mlir.models import hub, loading
+from rlx_mlir.models import compiling, hub
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.tools.cli import app
 
@@ -41,7 +41,7 @@ def _no_debugging(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models run by the interpreter: these tests are about the command line."""
-    monkeypatch.setattr(loading, "compile_program", compile_interpreted)
+    monkeypatch.setattr(compiling, "compile_program", compile_interpreted)
 
 
 COMMANDS = ("generate", "embed", "inspect", "compile", "emit", "models", "cache")
@@ -247,7 +247,7 @@ def test_compile(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     again = rlx("compile", tiny_llama, "--context", "64").stdout
     assert "prefill " in again
     # The folder is a model, too: what it was compiled with holds, and nothing is compiled again.
-    monkeypatch.setattr(loading, "compile_program", pytest.fail)
+    monkeypatch.setattr(compiling, "compile_program", pytest.fail)
     by_folder = json.loads(rlx("generate", target, "hello", "--greedy", "--max-tokens", "6", "--json").stdout)
     monkeypatch.undo()
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
@@ -264,7 +264,7 @@ def test_generate_by_compiled_code(tiny_llama: Path, tmp_path: Path, monkeypatch
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
     options = ("--greedy", "--max-tokens", "6", "--context", "64", "--activations", "exact", "--json")
     compiled = json.loads(rlx("generate", tiny_llama, "hello", *options).stdout)
-    monkeypatch.setattr(loading, "compile_program", compile_interpreted)
+    monkeypatch.setattr(compiling, "compile_program", compile_interpreted)
     assert json.loads(rlx("generate", tiny_llama, "hello", *options).stdout)["ids"] == compiled["ids"]
 
 

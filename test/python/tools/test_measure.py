@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from rlx_mlir.measure.work import ModuleWork, Work
 from rlx_mlir.mir import COSTS, REFERENCES
 from rlx_mlir.rewriting import run_pipeline
 from rlx_mlir.tools.cli import app
+from rlx_mlir.tools.modules import read_module
 
 # Timing -----------------------------------------------------------------------------------------------
 
@@ -428,30 +430,79 @@ def test_labels_of_the_plot_are_apart() -> None:
     assert not any(a.meets(b) for i, a in enumerate(taken) for b in taken[:i])
 
 
-def test_files_of_one_module_are_profiled(tmp_path: Path) -> None:
+_BUILDER = """
+import rlx_mlir as rlx
+
+def build():
     m = rlx.GraphModule.hir("ffn")
     m.set_outputs({"y": m.softmax(m.linear(m.input("x", ["tokens", 64]), m.param("w", [32, 64], packed="q8_0")))})
+    return m
+
+graph, number = build(), 3
+
+def broken():
+    raise ValueError("no graph today")
+"""
+
+
+def _profiled(path: Path, *words: str) -> Any:
+    return CliRunner().invoke(app, ["profile", str(path), *words])
+
+
+def test_files_of_one_module_are_profiled(tmp_path: Path) -> None:
+    (tmp_path / "ffn.py").write_text(_BUILDER)
+    m = read_module(f"{tmp_path}/ffn.py:build").module
     (tmp_path / "ffn.mlir").write_text(m.to_text())
     rlx.compile(m, maxima={"tokens": 16}).artifact.save(tmp_path / "ffn.rlx")
     for words, tokens in (
-        (["ffn.mlir", "--size", "tokens=3", "--maximum", "tokens=8"], 3),
-        (["ffn.mlir", "--maximum", "tokens=8"], 8),
+        (["ffn.mlir", "--size", "tokens=3", "--maximum", "tokens=8", "--activations", "exact"], 3),
+        (["ffn.py:graph", "--maximum", "tokens=8", "--activations", "exact"], 8),
         (["ffn.rlx"], 16),
     ):
-        done = CliRunner().invoke(app, ["profile", str(tmp_path / words[0]), *words[1:], "--rounds", "2", "--json"])
+        done = _profiled(tmp_path / words[0], *words[1:], "--rounds", "3", "--json")
         assert done.exit_code == 0, done.output
         found = json.loads(done.stdout)
         assert (found["program"], found["sizes"]) == ("ffn", {"tokens": tokens})
-        assert found["seconds"]["rounds"] == 2
-    for words, message in (
+        assert found["seconds"]["rounds"] == 3
+        if words[0] == "ffn.rlx":
+            assert "kernels" not in found
+            continue
+        # The weights in blocks of 34 bytes for 32, x and y; a product is two operations for each pair.
+        weights, values = 32 * 64 // 32 * 34, 4 * tokens * (64 + 32)
+        assert weights + values <= found["bytes"] <= weights + 2 * values
+        assert found["flops"] >= 2 * tokens * 32 * 64
+        assert found["machine"]["bandwidth"] > 1e8
+        assert sum(kernel["bytes"] for kernel in found["kernels"]) == found["bytes"]
+        assert all(kernel["roofline"] > 0 for kernel in found["kernels"])
+    text = _profiled(tmp_path / "ffn.py:build", "--maximum", "tokens=8", "--rounds", "3").stdout
+    assert "ffn at tokens = 8: one call in " in text
+    assert re.search(r"kernel +calls +us +share +MB +MFLOP +GB/s +GFLOP/s +limit +bound", text)
+    assert "tokens/s" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
         (["ffn.rlx", "--size", "token=3"], r"no symbol 'token' (did you mean 'tokens'?)"),
         (["ffn.rlx", "--size", "tokens=17"], "'tokens' is a whole number from 1 to 16, but got 17"),
         (["ffn.rlx", "--plot", "f.html"], "'--plot' says nothing about a file of one module"),
+        (["ffn.rlx", "--maximum", "tokens=8"], "'--maximum' says nothing about an artefact"),
         (["none.rlx"], "no such file"),
-    ):
-        done = CliRunner().invoke(app, ["profile", str(tmp_path / words[0]), *words[1:]])
-        assert done.exit_code == 1
-        assert message in done.stderr
+        (["ffn.py:graphs"], "has no 'graphs' (did you mean 'graph'?)"),
+        (["ffn.py:number"], "must be a GraphModule, or a function that gives one, but is 3"),
+        (["ffn.py:broken"], "no graph today"),
+        (["none.py:graph"], "none.py' is no file"),
+        (["wrong.py:graph"], "SyntaxError"),
+    ],
+)
+def test_files_that_cant_be_profiled(words: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "ffn.py").write_text(_BUILDER)
+    (tmp_path / "wrong.py").write_text("def\n")
+    m = read_module(f"{tmp_path}/ffn.py:build").module
+    rlx.compile(m, maxima={"tokens": 16}).artifact.save(tmp_path / "ffn.rlx")
+    done = _profiled(tmp_path / words[0], *words[1:])
+    assert done.exit_code == 1
+    assert message in done.stderr
 
 
 def test_the_plot_needs_nothing_else(profile: Profile, tmp_path: Path) -> None:
