@@ -73,10 +73,10 @@ def check_target(artifact: Artifact) -> None:
     theirs = artifact.target["triple"].partition("-")[0]
     if theirs != ours:
         raise ExecutionError(f"'{artifact.name}' was compiled for {theirs}, but this machine is {ours}")
-    if missing := lacking(artifact.target["features"], features, ours):
+    if names := lacking(artifact.target["features"], features, ours):
         named = f" ({artifact.target['cpu']})" if artifact.target.get("cpu") else ""
         raise ExecutionError(
-            f"'{artifact.name}' was compiled for a processor{named} with {', '.join(missing)}, which this one ({name}) "
+            f"'{artifact.name}' was compiled for a processor{named} with {', '.join(names)}, which this one ({name}) "
             "lacks"
         )
 
@@ -88,8 +88,8 @@ def missing(triple: str, features: str) -> str:
         triple: of the target.
         features: that the code relies on, ``+name`` and ``-name`` with commas between.
     """
-    own, cpu, here = native.host_target()
-    theirs, ours = (text.partition("-")[0] for text in (triple, own))
+    ours, cpu, _, here = native.host_processor()
+    theirs = triple.partition("-")[0]
     if theirs != ours:
         return f"{theirs}, where this machine is {ours}"
     names = lacking(features, here, ours)
