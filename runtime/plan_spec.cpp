@@ -476,7 +476,7 @@ void PlanSizes::checkRange(size_t number, const int32_t *values) const {
 // Code
 //===----------------------------------------------------------------------===//
 
-KernelFunctions::KernelFunctions(ObjectCode &code, const std::string &name)
+KernelFunctions::KernelFunctions(Symbols &code, const std::string &name)
     : compute(reinterpret_cast<decltype(compute)>(code.lookup(name))),
       units(reinterpret_cast<decltype(units)>(code.lookup(name + "_units"))),
       scratch(reinterpret_cast<decltype(scratch)>(code.lookup(name + "_scratch"))),
