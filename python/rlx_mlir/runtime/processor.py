@@ -8,7 +8,7 @@ can end a process.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -108,6 +108,14 @@ def check_target(artifact: Artifact) -> None:
         )
 
 
+def relied_on(target: Mapping[str, str]) -> list[str]:
+    """Those features of a target that end a process whose processor lacks them, as LLVM names them, in order."""
+    wanted = {word[1:] for word in target["features"].split(",") if word.startswith("+")}
+    if target["triple"].partition("-")[0] == "aarch64":
+        return sorted(wanted & _ARM_WORDS.keys())
+    return sorted(wanted - _X86_ALWAYS - _X86_BY_NAME)
+
+
 def lacking(needed: str, here: str, architecture: str, words: Collection[str] | None = None) -> list[str]:
     """Those features that code relies on and a processor doesn't have.
 
@@ -136,4 +144,4 @@ def _linux_words() -> frozenset[str]:
     return frozenset(found[0]) if found else frozenset(_ARM_WORDS.values())
 
 
-__all__ = ["check_target", "lacking"]
+__all__ = ["check_target", "lacking", "relied_on"]
