@@ -36,13 +36,19 @@ _C_TYPES = {
     "ui16": "uint16_t",
     "ui32": "uint32_t",
 }
+#: Of C and C++, and macros that compilers define.
 _RESERVED = frozenset(
-    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr const_cast
-    continue decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto
-    if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public
-    register reinterpret_cast restrict return short signed sizeof static static_assert static_cast struct switch
-    template this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
-    while xor xor_eq linux unix""".split()
+    (
+        *("alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch"),
+        *("char", "class", "compl", "const", "constexpr", "const_cast", "continue", "decltype", "default", "delete"),
+        *("do", "double", "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for"),
+        *("friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not"),
+        *("not_eq", "nullptr", "operator", "or", "or_eq", "private", "protected", "public", "register"),
+        *("reinterpret_cast", "restrict", "return", "short", "signed", "sizeof", "static", "static_assert"),
+        *("static_cast", "struct", "switch", "template", "this", "thread_local", "throw", "true", "try", "typedef"),
+        *("typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while"),
+        *("xor", "xor_eq", "linux", "unix"),
+    )
 )
 
 
@@ -55,12 +61,14 @@ class Described:
         artifact: what it was compiled to.
         symbols: names and largest sizes of its symbols, in order.
         sizes: of each kind of buffers, of each buffer, its sizes as polynomials of these symbols.
+        given: names of the parameters that callers give.
     """
 
     name: str
     artifact: Artifact
     symbols: tuple[tuple[str, int], ...]
     sizes: tuple[tuple[tuple[Terms, ...], ...], ...]
+    given: frozenset[str] = frozenset()
 
     @property
     def buffers(self) -> tuple[tuple[BufferSpec, ...], ...]:
@@ -135,6 +143,8 @@ def _constants(prefix: str, number: int, own: Described) -> str:
         names.append(f"#define {prefix}_{kind}_COUNT {len(specs)}")
         words = _upper_identifiers(spec.name for spec in specs)
         for index, (word, spec, dims) in enumerate(zip(words, specs, sizes, strict=True)):
+            if kind == "PARAMETER" and spec.name not in own.given:
+                continue
             names.append(f"/* {_comment(str(spec))} */")
             names.append(f"#define {prefix}_{kind}_{word} {index}")
             largest = [evaluate(dim, maxima) for dim in dims]

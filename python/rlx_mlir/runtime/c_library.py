@@ -167,7 +167,8 @@ def _described(member: Member) -> Described:
         tuple(map(given, artifact.plan_parameters)),
         tuple(tuple(spec.sizes) for spec in artifact.outputs),
     )
-    return Described(member.name, artifact, tuple(symbols.items()), sizes)
+    caller = frozenset(spec.name for spec in artifact.plan_parameters if spec.name not in member.arrays)
+    return Described(member.name, artifact, tuple(symbols.items()), sizes, caller)
 
 
 def _description(
@@ -176,7 +177,9 @@ def _description(
     """What runtime/c/description.cpp reads."""
     features = sorted({feature for own in members for feature in relied_on(own.artifact.target)})
     tiles = any(
-        template.startswith((GEMM_AMX, ATTENTION_AMX)) for own in members for template in own.artifact.templates.values()
+        template.startswith((GEMM_AMX, ATTENTION_AMX))
+        for own in members
+        for template in own.artifact.templates.values()
     )
     functions = [_function(number, own, placed) for number, own in enumerate(described)]
     return encode([VERSION, prefix, platform.machine(), features, int(tiles), weights, functions])
@@ -270,8 +273,8 @@ def _compiler(given: str | None) -> list[str]:
         return command
     where = "'compiler' names" if given else "the variable CC names" if os.environ.get("CC") else "linking needs"
     raise InputError(
-        f"{where} the C compiler {word!r}, but there is no such program: install GCC or Clang (on Debian and Ubuntu the "
-        "package gcc), or name another one"
+        f"{where} the C compiler {word!r}, but there is no such program: install GCC or Clang (on Debian and Ubuntu "
+        "the package gcc), or name another one"
     )
 
 

@@ -14,7 +14,7 @@ from rlx_mlir.place import located
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.c_library import WEIGHTS, Member, SharedLibrary, Weights, check_member, write_library
 from rlx_mlir.runtime.executable import Executable
-from rlx_mlir.runtime.prepare import prepare
+from rlx_mlir.runtime.prepare import Prepared, prepare
 
 Module = Executable | Artifact
 
@@ -59,7 +59,8 @@ def save_shared(
     if params is not None:
         checks.mapping("params", params, "a mapping from parameters to arrays")
     named: Mapping[Any, Any] = modules if isinstance(modules, Mapping) else {_name_of(modules): modules}
-    members = [_member(key, module, params, weights) for key, module in named.items()]
+    shared: dict[str, Prepared] = {}
+    members = [_member(key, module, params, weights, shared) for key, module in named.items()]
     return write_library(members, target, name=name, weights=weights, compiler=compiler)
 
 
@@ -68,7 +69,9 @@ def _name_of(module: Any) -> str:
     return artifact.name if isinstance(artifact, Artifact) else "main"
 
 
-def _member(name: Any, module: Any, params: Mapping[str, object] | None, weights: Weights) -> Member:
+def _member(
+    name: Any, module: Any, params: Mapping[str, object] | None, weights: Weights, shared: dict[str, Prepared]
+) -> Member:
     if not isinstance(name, str) or not name:
         raise InputError(f"a function of a library is named by a text, but got {checks.shown(name)}")
     if not isinstance(module, Executable | Artifact):
@@ -80,7 +83,9 @@ def _member(name: Any, module: Any, params: Mapping[str, object] | None, weights
         return Member(name, artifact, _constants(artifact))
     if known is None and params is not None:
         prepared = Executable(artifact, threads=1)
-        prepared.set_params({spec.name: params[spec.name] for spec in artifact.parameters if spec.name in params})
+        prepared.set_params(
+            {spec.name: params[spec.name] for spec in artifact.parameters if spec.name in params}, shared=shared
+        )
         known = prepared.plan_params
     if known is None:
         raise InputError(

@@ -60,6 +60,7 @@ class Stage(str, enum.Enum):
     nvvm = "nvvm"
     ptx = "ptx"
     host = "host"
+    shared = "shared"
 
 
 class Target(str, enum.Enum):
@@ -228,7 +229,7 @@ def any_module(model: str, program: str, context: int | None, chunk: int) -> tup
 
     if Path(model).suffix == ".mlir":
         return GraphModule.from_text(Path(model)), {}
-    if _is_encoder(model):
+    if is_encoder(model):
         return encoder_module(model)
     return model_module(model, program, context, chunk)
 
@@ -247,13 +248,13 @@ def weights(model: str, context: int | None) -> dict[str, np.ndarray]:
     from rlx_mlir.models import decoder
     from rlx_mlir.models.config import check_context
 
-    if Path(model).suffix == ".mlir" or _is_encoder(model):
+    if Path(model).suffix == ".mlir" or is_encoder(model):
         return {}
     file, config = opened(model)
     return decoder.parameters(config, file, check_context(config, context))
 
 
-def _is_encoder(model: str) -> bool:
+def is_encoder(model: str) -> bool:
     """Whether a name or a path is that of an encoder."""
     from rlx_mlir.models.hub import ENCODERS, is_encoder_folder
 
@@ -270,6 +271,17 @@ def encoder_module(model: str) -> tuple[GraphModule, dict[str, int]]:
     folder = resolve_folder(model)
     config = EncoderConfig.from_folder(folder, embedding.open_weights(folder))
     return encoder.build(config), embedding.maxima(config, embedding.BATCH)
+
+
+def encoder_weights(model: str) -> dict[str, np.ndarray]:
+    """The parameters of an encoder's module, by name."""
+    from rlx_mlir.models import embedding, encoder
+    from rlx_mlir.models.encoder_config import EncoderConfig
+    from rlx_mlir.models.hub import resolve_folder
+
+    folder = resolve_folder(model)
+    opened = embedding.open_weights(folder)
+    return encoder.parameters(EncoderConfig.from_folder(folder, opened), opened)
 
 
 @contextmanager

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`rlx emit --stage shared`: modules as a shared library without Python."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from rlx_mlir.errors import InputError
+from rlx_mlir.tools.options import (
+    Activations,
+    Program,
+    activations_of,
+    any_module,
+    encoder_weights,
+    is_encoder,
+    read_arrays,
+    weights,
+    writing,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rlx_mlir.runtime.artifact import Artifact
+
+
+class Weights(str, enum.Enum):
+    """Where a library's weights are."""
+
+    auto = "auto"
+    embed = "embed"
+    file = "file"
+    caller = "caller"
+
+
+@dataclass(frozen=True)
+class Library:
+    """What is asked of a library: `rlx_mlir.runtime.exporting.save_shared` says what these are.
+
+    Attributes:
+        output: its file.
+        weights: where these are.
+        params: a file of arrays, of modules that have no weights of their own.
+        name, compiler: as there.
+    """
+
+    output: Path | None
+    weights: Weights
+    params: Path | None
+    name: str | None
+    compiler: str | None
+
+
+def emit_shared(
+    model: str,
+    library: Library,
+    function: Program | None,
+    activations: Activations,
+    context: int | None,
+    chunk: int,
+    machine: Mapping[str, Any],
+) -> None:
+    """Compiles modules, and writes them as a library: both programs of a decoder, unless one is chosen.
+
+    Raises InputError where there is no file to write, and what compiling and `save_shared` raise.
+    """
+    from rlx_mlir.runtime.exporting import save_shared
+
+    output = library.output
+    if output is None:
+        raise InputError("'--stage shared' writes files: '--output' says which, such as libmodel.so")
+    artifacts = _artifacts(model, function, activations, context, chunk, machine)
+    given = None if library.weights is Weights.caller else _parameters(model, context, library.params)
+    with writing(output):
+        written = save_shared(
+            artifacts,
+            output,
+            name=library.name,
+            weights=library.weights.value,
+            params=given,
+            compiler=library.compiler,
+        )
+    size, beside = written.sizes
+    typer.echo(f"{written.path}: {size / 1e6:.1f} MB, functions {', '.join(artifacts)}; header {written.header}")
+    if written.weights is not None:
+        typer.echo(f"{written.weights}: {beside / 1e6:.1f} MB")
+
+
+def _artifacts(
+    model: str,
+    function: Program | None,
+    activations: Activations,
+    context: int | None,
+    chunk: int,
+    machine: Mapping[str, Any],
+) -> dict[str, Artifact]:
+    """What is compiled, by the names of the library's functions."""
+    from rlx_mlir.compiler import build_artifact, compile
+    from rlx_mlir.options import options_of
+    from rlx_mlir.runtime.artifact import Artifact
+
+    path = Path(model)
+    if path.suffix == ".rlx" and path.is_file():
+        artifact = Artifact.load(path)
+        return {artifact.name: artifact}
+    single = path.suffix == ".mlir" or is_encoder(model)
+    programs = [function] if function is not None else [Program.prefill] if single else list(Program)
+    found = {}
+    for program in programs:
+        module, maxima = any_module(model, program.value, context, chunk)
+        options: dict[str, Any] = {**machine, "activations": activations_of(module, activations), "maxima": maxima}
+        if any(options[key] for key in ("triple", "cpu", "features")):
+            artifact = build_artifact(module, options_of("cpu", options))  # this machine may not be able to load it
+        else:
+            artifact = compile(module, **options).artifact
+        found[module.name] = artifact
+    return found
+
+
+def _parameters(model: str, context: int | None, params: Path | None) -> dict[str, np.ndarray]:
+    """Arrays for the parameters of the modules, from the model or a file of arrays."""
+    known = encoder_weights(model) if is_encoder(model) else {}
+    if Path(model).suffix not in (".mlir", ".rlx") and not known:
+        known = weights(model, context)
+    if params is None:
+        return known
+    if known:
+        raise InputError(f"'--params' are for modules without weights of their own, but {model} has them")
+    return read_arrays(params)
+
+
+__all__ = ["Library", "Weights", "emit_shared"]
