@@ -45,8 +45,10 @@ struct rlx_model {
 
 namespace {
 
-/// What handles begin with, and nothing that was freed does.
-constexpr uint64_t kWord = 0x6c65646f6d786c72;
+/// What handles of this library begin with, and none of another one or that was freed.
+uint64_t handleWord() {
+  return 0x6c65646f6d786c72 ^ uint64_t(reinterpret_cast<uintptr_t>(&rlx_library));
+}
 
 class LinkedCode : public Symbols {
 public:
@@ -108,7 +110,7 @@ template <typename Call> rlx_status guarded(const rlx_model *model, Call call) n
 
 bool isHandle(const rlx_model *model) {
   return model != nullptr && reinterpret_cast<uintptr_t>(model) % alignof(rlx_model) == 0 &&
-         model->word.load(std::memory_order_relaxed) == kWord;
+         model->word.load(std::memory_order_relaxed) == handleWord();
 }
 
 const Model &modelOf(const rlx_model *model) {
@@ -182,7 +184,7 @@ rlx_model *load(const rlx_options &options) {
     throw InputError("the library has version " + std::to_string(RLX_ABI_VERSION) +
                      " of its interface, but the program was compiled for version " +
                      std::to_string(options.abi_version));
-  return new rlx_model{{kWord},
+  return new rlx_model{{handleWord()},
                        {description(), openWeights(options.weights),
                         [](size_t function) { return std::make_shared<LinkedCode>(function); },
                         options.threads}};

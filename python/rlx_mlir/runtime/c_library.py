@@ -273,7 +273,7 @@ def _compiler(given: str | None) -> list[str]:
         return command
     where = "'compiler' names" if given else "the variable CC names" if os.environ.get("CC") else "linking needs"
     raise InputError(
-        f"{where} the C compiler {word!r}, but there is no such program: install GCC or Clang (on Debian and Ubuntu "
+        f"{where} the C compiler '{command[0] if command else word}', but there is no such program: install GCC or Clang (on Debian and Ubuntu "
         "the package gcc), or name another one"
     )
 

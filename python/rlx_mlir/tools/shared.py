@@ -123,13 +123,13 @@ def _artifacts(
     return found
 
 
-def _parameters(model: str, context: int | None, params: Path | None) -> dict[str, np.ndarray]:
-    """Arrays for the parameters of the modules, from the model or a file of arrays."""
+def _parameters(model: str, context: int | None, params: Path | None) -> dict[str, np.ndarray] | None:
+    """Arrays for the parameters of the modules, from the model or a file of arrays; None where there are none."""
     known = encoder_weights(model) if is_encoder(model) else {}
     if Path(model).suffix not in (".mlir", ".rlx") and not known:
         known = weights(model, context)
     if params is None:
-        return known
+        return known or None
     if known:
         raise InputError(f"'--params' are for modules without weights of their own, but {model} has them")
     return read_arrays(params)
