@@ -25,6 +25,9 @@ std::function<void()> asking(nanobind::handle check);
 /// Raises the class of rlx_mlir.errors of this name, with the error's message and attributes.
 void raiseError(const char *name, const std::exception &error, nanobind::dict attributes = {});
 
+/// Adds arrays of other libraries.
+void bindDlpack(nanobind::module_ &module);
+
 namespace cuda {
 /// Adds what uses NVIDIA GPUs.
 void bind(nanobind::module_ &module);

@@ -165,6 +165,7 @@ NB_MODULE(_runtime, m) {
     return nb::make_tuple(target.triple, target.cpu, target.features);
   });
 
+  bindDlpack(m);
   cuda::bind(m); // its translator of errors comes after the one above, and is asked first
 
   nb::class_<ObjectCode>(m, "ObjectCode")

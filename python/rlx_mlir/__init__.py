@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlx_mlir import errors as errors
     from rlx_mlir import optim as optim
     from rlx_mlir import training as training
+    from rlx_mlir.arrays import as_dlpack as as_dlpack
     from rlx_mlir.autodiff import grad as grad
     from rlx_mlir.autodiff import grad_with_loss as grad_with_loss
     from rlx_mlir.autodiff import hessian as hessian
@@ -67,6 +68,7 @@ _EXPORTS: dict[str, str | None] = {
     "budget": "rlx_mlir.budgets",
     "Artifact": "rlx_mlir.runtime.artifact",
     "CompileOptions": "rlx_mlir.options",
+    "as_dlpack": "rlx_mlir.arrays",
     "CudaExecutable": "rlx_mlir.runtime.cuda",
     "DeviceArray": "rlx_mlir.runtime.device",
     "Executable": "rlx_mlir.runtime.executable",

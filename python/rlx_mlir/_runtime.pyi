@@ -227,11 +227,27 @@ def cuda_driver_version() -> int:
 def dlpack_export(*, owner: object, address: int, shape: Sequence[int], code: int, bits: int, ordinal: int) -> object:
     """A capsule of DLPack for a contiguous array on a GPU, which keeps `owner` alive."""
 
-def dlpack_import(object: object) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int, int, int, object]:
-    """What an object with `__dlpack__` has.
+def dlpack_export_host(
+    *,
+    owner: object,
+    address: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    code: int,
+    bits: int,
+    writable: bool,
+) -> object:
+    """An object with `__dlpack__` and `__dlpack_device__` for an array on the host, which keeps `owner` alive.
 
-    (address, shape, strides in elements, type code, bits, kind of device, its number, what keeps the memory alive).
-    Raises InputError where it has no such array.
+    `strides` are in elements.
+    """
+
+def dlpack_import(object: object) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int, int, int, bool, object]:
+    """What an object with `__dlpack__`, or a capsule of DLPack, has.
+
+    (address, shape, strides in elements, type code, bits, kind of device, its number, whether a capsule of version 1 or
+    later says that its memory may be written, what keeps the memory alive). Raises InputError where it has no such
+    array.
     """
 
 class CudaDevice:

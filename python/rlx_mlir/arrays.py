@@ -8,6 +8,7 @@ refused everywhere, since no compiled code knows of their masks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -55,6 +56,28 @@ def as_array(what: str, value: object) -> Array:
         return _from_dlpack(what, value)
 
 
+def host_arrays(what: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same values; those that other libraries have in the host's memory as arrays of numpy over that memory.
+
+    Args:
+        what: they are, such as ``"input"``.
+    """
+    if not isinstance(values, Mapping):
+        return values  # whoever reads them says so
+    theirs = {
+        name: as_array(f"{what} '{name}'", value)
+        for name, value in values.items()
+        if type(value) is not np.ndarray and _is_on_host(value)
+    }
+    return {**values, **theirs} if theirs else values
+
+
+def _is_on_host(value: object) -> bool:
+    """Whether it is an array of another library that has its elements in the host's memory."""
+    place = None if isinstance(value, (np.ndarray, np.generic)) else getattr(value, "__dlpack_device__", None)
+    return place is not None and place()[0] in (CPU, CUDA_HOST)
+
+
 def element_word(dtype: np.dtype) -> str:
     """The name of an element type; it says where bytes are in the order that this machine doesn't have."""
     if dtype.kind in "OSUVmM" and dtype not in DLPACK_TYPES:  # no numbers
@@ -73,13 +96,18 @@ class _Memory:
 
 
 def _from_dlpack(what: str, value: Any) -> Array:
-    """The array of an object that has `__dlpack__`, read-only. Numpy's own reader has no bf16 and no f8."""
+    """The array of an object that has `__dlpack__`, writeable where its library says so. Numpy's own reader has no bf16
+    and no f8."""
     from rlx_mlir import native
 
     kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else CPU
     if kind not in (CPU, CUDA_HOST):
         raise InputError(f"{what} is on another device (of DLPack's type {kind}): bring it to the host first")
-    address, shape, strides, code, bits, _, _, owner = native.dlpack_import(value.__dlpack__())
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0))
+    except TypeError:  # of libraries from before that version
+        capsule = value.__dlpack__()
+    address, shape, strides, code, bits, _, _, writeable, owner = native.dlpack_import(capsule)
     dtype = FROM_DLPACK.get((code, bits))
     if dtype is None:
         raise InputError(f"{what} has an element type that is not supported: DLPack's code {code}, {bits} bits")
@@ -91,9 +119,77 @@ def _from_dlpack(what: str, value: Any) -> Array:
         "shape": tuple(shape),
         "strides": tuple(stride * dtype.itemsize for stride in strides),
         "typestr": carrier.str,
-        "data": (address, True),
+        "data": (address, not writeable),
     }
     return np.asarray(_Memory(interface, owner)).view(dtype)
 
 
-__all__ = ["CPU", "CUDA", "CUDA_HOST", "DLPACK_TYPES", "FROM_DLPACK", "as_array", "element_word"]
+class HostArray:
+    """An array of numpy as other libraries take it, without a copy: ``torch.from_dlpack(rlx.as_dlpack(y))``.
+
+    Attributes:
+        array: the array, whose memory it is.
+    """
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def __repr__(self) -> str:
+        return f"HostArray({'x'.join([*map(str, self.array.shape), self.array.dtype.name])})"
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+    def __dlpack__(self, **wanted: Any) -> object:
+        """A capsule of DLPack, of the version and to the device that the keywords of its standard ask for.
+
+        Raises BufferError where it can't be had without a copy.
+        """
+        from rlx_mlir import native
+
+        array = self.array
+        code, bits = DLPACK_TYPES[array.dtype]
+        exported: Any = native.dlpack_export_host(
+            owner=array,
+            address=array.ctypes.data,
+            shape=list(array.shape),
+            strides=[stride // array.itemsize for stride in array.strides],
+            code=code,
+            bits=bits,
+            writable=array.flags.writeable,
+        )
+        return exported.__dlpack__(**wanted)
+
+
+def as_dlpack(array: object) -> HostArray:
+    """An array for other libraries, whose `from_dlpack` takes it without a copy.
+
+    Args:
+        array: of numpy, such as a result; also of bf16 and f8, which numpy's own `__dlpack__` refuses.
+
+    Raises InputError where DLPack has no such element type or byte order, or elements lie apart by no whole number of
+    elements.
+    """
+    given = as_array("'array'", array)
+    if given.dtype not in DLPACK_TYPES or not given.dtype.isnative:
+        raise InputError(f"'array' has element type {element_word(given.dtype)}, which DLPack doesn't have")
+    if any(stride % given.itemsize for stride in given.strides):
+        raise InputError(
+            f"'array' has strides of {list(given.strides)} bytes, but DLPack's are multiples of an element's "
+            f"{given.itemsize}"
+        )
+    return HostArray(given)
+
+
+__all__ = [
+    "CPU",
+    "CUDA",
+    "CUDA_HOST",
+    "DLPACK_TYPES",
+    "FROM_DLPACK",
+    "HostArray",
+    "as_array",
+    "as_dlpack",
+    "element_word",
+    "host_arrays",
+]

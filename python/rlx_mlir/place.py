@@ -48,21 +48,38 @@ def caller_as(kind: type[Kind], skipped: str | tuple[str, ...]) -> Kind:
     return kind(frame.f_code.co_filename, frame.f_lineno)
 
 
+#: Of a function's flags: it is `async def`.
+_COROUTINE = 0x80
+
+
 def located(function: Function) -> Function:
-    """Makes errors about what a caller gave start with the caller's file and line."""
+    """Makes errors about what a caller gave start with the caller's file and line; of coroutines, too."""
 
     @functools.wraps(function)
     def wrapper(*arguments: object, **options: object) -> object:
         try:
             return function(*arguments, **options)
         except (InputError, StageError) as error:
-            if type(error) not in (InputError, StageError) or hasattr(error, "place"):
-                raise
-            place = caller()
-            if place.file.endswith(_THREADS):
-                raise
-            found = type(error)(f"{place}: {error}")
-            found.place = place  # type: ignore[union-attr]
-            raise found from None
+            raise _placed(error) from None
 
-    return wrapper  # type: ignore[return-value]
+    @functools.wraps(function)
+    async def coroutine(*arguments: object, **options: object) -> object:
+        try:
+            return await function(*arguments, **options)  # type: ignore[misc]
+        except (InputError, StageError) as error:
+            raise _placed(error) from None
+
+    is_coroutine = function.__code__.co_flags & _COROUTINE
+    return coroutine if is_coroutine else wrapper  # type: ignore[return-value]
+
+
+def _placed(error: InputError | StageError) -> InputError | StageError:
+    """The error with the place that the package was called from, where it has none yet."""
+    if type(error) not in (InputError, StageError) or hasattr(error, "place"):
+        return error
+    place = caller()
+    if place.file.endswith(_THREADS):
+        return error
+    found = type(error)(f"{place}: {error}")
+    found.place = place  # type: ignore[union-attr]
+    return found

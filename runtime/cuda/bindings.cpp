@@ -7,7 +7,6 @@
 
 #include <cstring>
 #include <memory>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
@@ -97,36 +96,6 @@ void readMemory(const DeviceHandle &self, Address from, nb::handle target) {
   self.device->read(bytes.data(), from, bytes.size());
 }
 
-/// A capsule of DLPack for an array on a GPU, which keeps `owner`.
-nb::object exportDlpack(nb::object owner, uintptr_t address, const std::vector<size_t> &shape,
-                        int code, int bits, int ordinal) {
-  nb::ndarray<> array(reinterpret_cast<void *>(address), shape.size(), shape.data(), owner,
-                      /*strides=*/nullptr, nb::dlpack::dtype{uint8_t(code), uint8_t(bits), 1},
-                      nb::device::cuda::value, ordinal);
-  return nb::cast(array);
-}
-
-/// What an object with DLPack has: (address, shape, strides in elements, type code, bits, kind of
-/// device, its number, what keeps the memory).
-nb::tuple importDlpack(nb::object object) {
-  nb::ndarray<nb::ro> array;
-  if (!nb::try_cast(object, array))
-    throw InputError("an array cannot be read by DLPack: " +
-                     nb::cast<std::string>(nb::repr(object)));
-  std::vector<int64_t> shape, strides;
-  for (size_t i = 0; i < array.ndim(); ++i) {
-    shape.push_back(int64_t(array.shape(i)));
-    strides.push_back(array.stride(i));
-  }
-  const nb::dlpack::dtype type = array.dtype();
-  auto *kept = new nb::ndarray<nb::ro>(array);
-  nb::capsule owner(kept,
-                    [](void *own) noexcept { delete static_cast<nb::ndarray<nb::ro> *>(own); });
-  return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), nb::tuple(nb::cast(shape)),
-                        nb::tuple(nb::cast(strides)), int(type.code), type.bits * type.lanes,
-                        array.device_type(), array.device_id(), owner);
-}
-
 //===----------------------------------------------------------------------===//
 // Plans
 //===----------------------------------------------------------------------===//
@@ -168,9 +137,6 @@ void bind(nb::module_ &m) {
 
   m.def("cuda_device_count", [] { return Driver::open().deviceCount(); }, Released());
   m.def("cuda_driver_version", [] { return Driver::open().version; }, Released());
-  m.def("dlpack_export", &exportDlpack, nb::arg("owner"), nb::arg("address"), nb::arg("shape"),
-        nb::arg("code"), nb::arg("bits"), nb::arg("ordinal"));
-  m.def("dlpack_import", &importDlpack, nb::arg("object"));
 
   nb::class_<DeviceHandle>(m, "CudaDevice")
       .def(

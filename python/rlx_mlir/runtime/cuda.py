@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx_mlir import native
+from rlx_mlir.arrays import host_arrays
 from rlx_mlir.chips import OLDEST, chip_of, sm_version
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, WrongDeviceError
@@ -327,7 +328,8 @@ class CudaExecutable(Executable):
         """
         if stream is not None:  # before memory is allocated, which would end the capture
             self._device.check_outside_capture(stream_handle(stream))
-        call = self._arrange(inputs, outputs or {}, donate, device_outputs or not wait, stream=stream)
+        inputs, outputs = host_arrays("input", inputs), host_arrays("output", outputs or {})
+        call = self._arrange(inputs, outputs, donate, device_outputs or not wait, stream=stream)
         return call(wait=wait, stream=stream)
 
     def synchronize(self) -> None:
@@ -353,7 +355,8 @@ class CudaExecutable(Executable):
                 when the run comes to read them. Positions are checked by these, where they would be fetched otherwise,
                 for which the call has to wait. Wrong ones may end the process's use of the GPU.
         """
-        arranged = self._arrange(inputs, outputs or {}, donate, device_outputs, known or {})
+        inputs, outputs = host_arrays("input", inputs), host_arrays("output", outputs or {})
+        arranged = self._arrange(inputs, outputs, donate, device_outputs, known or {})
         self._check_bound(arranged, inputs, donate)
         return arranged
 

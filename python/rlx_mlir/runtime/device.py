@@ -96,7 +96,7 @@ class DeviceArray:
         if is_device_array(array):
             # DLPack numbers the default stream 1. Unasked, some libraries (PyTorch) let no stream wait.
             given = array.__dlpack__(stream=1 if stream is None else stream_handle(stream) or 1)
-        address, shape, strides, code, bits, kind, ordinal, owner = native.dlpack_import(given)
+        address, shape, strides, code, bits, kind, ordinal, _, owner = native.dlpack_import(given)
         dtype = FROM_DLPACK.get((code, bits))
         if dtype is None:
             raise InputError(f"DLPack's element type {code} of {bits} bits is not supported")

@@ -9,15 +9,15 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rlx_mlir import checks, native
-from rlx_mlir.arrays import as_array, element_word
+from rlx_mlir.arrays import as_array, element_word, host_arrays
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean
 from rlx_mlir.place import located
@@ -30,6 +30,9 @@ from rlx_mlir.runtime.prepare import Prepared, Shared, prepare
 from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.sizes import evaluate, symbols_of
 from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX, request_tiles
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Array = np.ndarray
 
@@ -247,20 +250,20 @@ class Executable:
         self,
         inputs: Mapping[str, object],
         *,
-        outputs: Mapping[str, Array] | None = None,
+        outputs: Mapping[str, Any] | None = None,
         donate: Collection[str] = (),
-    ) -> dict[str, Array]:
+    ) -> dict[str, Any]:
         """Runs the module once; other threads of Python go on meanwhile.
 
         Args:
             inputs: arrays by name (numpy, or anything with DLPack); copied only where not contiguous.
-            outputs: arrays to write some of the results to, by name; the others are allocated. They may share memory
-                with nothing that the call reads.
+            outputs: arrays to write some of the results to, by name (likewise; of libraries whose DLPack says that
+                memory may be written); the others are allocated. They may share memory with nothing that the call reads.
             donate: names of inputs and parameters whose memory outputs tied to them take: caches updated in place, and
                 parameters that an optimiser's step makes new values of, which later calls read.
 
         Returns:
-            The results by name, in the order of `outputs`.
+            The results by name, in the order of the module's outputs: arrays of numpy, or those that `outputs` has.
 
         Raises InputError, which names the input and the rule, where one is missing, unknown, of another shape or type,
         where sizes with one symbol differ, where a size exceeds its declared maximum, or where positions name rows that
@@ -269,7 +272,35 @@ class Executable:
         plain = outputs is None and isinstance(donate, tuple) and not donate
         if plain and (results := self._run_plain(inputs)) is not None:
             return results
-        return self._arrange(inputs, {} if outputs is None else outputs, donate)()
+        given = {} if outputs is None else outputs
+        results = self._arrange(host_arrays("input", inputs), host_arrays("output", given), donate)()
+        return {name: given.get(name, result) for name, result in results.items()} if given else results
+
+    @located
+    async def run_async(
+        self,
+        inputs: Mapping[str, object],
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        donate: Collection[str] = (),
+    ) -> dict[str, Any]:
+        """`run` where there is an event loop, which goes on meanwhile: it takes, gives and raises the same.
+
+        Calls of one executable run one after the other, in the order in which they were begun, on a thread of its own.
+        One that is cancelled before its turn doesn't run; another one does to its end, and its arrays are in use until
+        then.
+        """
+        import asyncio
+
+        call = partial(self.run, inputs, outputs=outputs, donate=donate)
+        return await asyncio.get_running_loop().run_in_executor(self._worker, call)
+
+    @cached_property
+    def _worker(self) -> ThreadPoolExecutor:
+        """The thread of asynchronous calls, which ends with the executable."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        return ThreadPoolExecutor(1, thread_name_prefix=f"rlx {self.artifact.name}")
 
     def _run_plain(self, inputs: Mapping[str, object]) -> dict[str, Array] | None:
         """A call whose sizes all are numbers, on arrays that can be read as they are; None for any other one, of which
@@ -293,20 +324,21 @@ class Executable:
     @located
     def bind(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, object],
         *,
-        outputs: Mapping[str, Array] | None = None,
+        outputs: Mapping[str, Any] | None = None,
         donate: Collection[str] = (),
     ) -> BoundCall:
         """A call that can be repeated without checking its arrays again: write new inputs into them, and call it.
 
         Args:
             inputs, outputs, donate: as for `run`; results that have no array are allocated, once. Inputs are
-                contiguous arrays of numpy; those that are updated in place have to be donated.
+                contiguous arrays; those that are updated in place have to be donated.
 
         Raises what `run` raises, before anything runs.
         """
-        arranged = self._arrange(inputs, {} if outputs is None else outputs, donate)
+        inputs = host_arrays("input", inputs)
+        arranged = self._arrange(inputs, host_arrays("output", {} if outputs is None else outputs), donate)
         self._check_bound(arranged, inputs, donate)
         return arranged
 
@@ -314,7 +346,7 @@ class Executable:
         """Raises InputError where a call can't be repeated on its arrays."""
         for name, array in arranged.inputs.items():
             if array is not inputs[name]:
-                raise InputError(f"input '{name}' of a bound call is a contiguous array of numpy, to be written into")
+                raise InputError(f"input '{name}' of a bound call is a contiguous array, to be written into")
         for spec in self.outputs:
             if spec.updated and spec.tied not in donate:
                 raise InputError(f"a bound call donates what results are tied to: '{spec.tied}', for '{spec.name}'")
@@ -588,7 +620,7 @@ class Executable:
         array = arrays[name] if number is None else bound.arrays[number]
         is_read_only = isinstance(array, np.ndarray) and not array.flags.writeable
         if is_read_only or (number is None and array is not inputs[name]):
-            raise InputError(f"{named} can't be donated: only a contiguous, writeable array of numpy can")
+            raise InputError(f"{named} can't be donated: only a contiguous, writeable array can")
 
     def _results(
         self,

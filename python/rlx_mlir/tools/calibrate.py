@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlx_mlir.paths import write_output
+from rlx_mlir.tools.modules import read_module
 from rlx_mlir.tools.options import OutputOption, progress, read_arrays, writing
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Method(str, Enum):
 
 
 def calibrate(
-    module: Annotated[Path, typer.Argument(help="A .mlir file at stage hir or mir.")],
+    module: Annotated[Path, typer.Argument(help="A .mlir file at stage hir or mir, or an .onnx file.")],
     data: Annotated[list[Path], typer.Argument(help=".npz files, each with the inputs of one call by name.")],
     params: Annotated[
         Path | None, typer.Option(help="A .npz file with the parameters by name.", show_default=False)
@@ -46,8 +47,8 @@ def calibrate(
 ) -> None:
     """Compile a module, run it over a data set, and print it with the ranges of its products."""
     from rlx_mlir.calibration import calibrate as find_ranges
-    from rlx_mlir.hir import GraphModule
 
+    own = read_module(module)
     with progress() as say:
 
         def batches() -> Iterator[dict[str, np.ndarray]]:
@@ -57,9 +58,9 @@ def calibrate(
                 yield read_arrays(path)
 
         found = find_ranges(
-            GraphModule.from_text(module),
+            own.module,
             batches(),
-            params={} if params is None else read_arrays(params),
+            params=own.params if params is None else read_arrays(params),
             method=method.value,
             percentile=percentile,
             least_ratio=least_ratio,

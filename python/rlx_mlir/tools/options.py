@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from rlx_mlir.activations import way_of
 from rlx_mlir.errors import InputError, did_you_mean
+from rlx_mlir.tools.modules import is_module_file, read_module
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rlx_mlir.frontends.model_file import ModelFile
     from rlx_mlir.hir import GraphModule
     from rlx_mlir.models.config import ModelConfig
+    from rlx_mlir.models.encoder_config import EncoderConfig
 
 
 #: Lines that say how far something is, where stderr isn't a terminal.
@@ -122,7 +124,7 @@ def _cache_type(text: str) -> str:
 
 ModelArgument = Annotated[str, typer.Argument(help="A .gguf file, or the name of a known model (see `rlx models`).")]
 ModuleArgument = Annotated[
-    str, typer.Argument(help="A .gguf file, an encoder's folder, the name of a known model, or a .mlir file.")
+    str, typer.Argument(help="A .gguf file, an encoder's folder, the name of a known model, or a .mlir or .onnx file.")
 ]
 ThreadsOption = Annotated[int | None, typer.Option(help="Threads; all that the process may use by default.")]
 ActivationsOption = Annotated[
@@ -225,10 +227,8 @@ def configuration(model: str, context: int | None) -> tuple[ModelConfig, int]:
 
 def any_module(model: str, program: str, context: int | None, chunk: int) -> tuple[GraphModule, dict[str, int]]:
     """A module in a file, or of a model, and the largest sizes of its symbolic dimensions where they are known."""
-    from rlx_mlir.hir import GraphModule
-
-    if Path(model).suffix == ".mlir":
-        return GraphModule.from_text(Path(model)), {}
+    if is_module_file(model):
+        return read_module(model).module, {}
     if is_encoder(model):
         return encoder_module(model)
     return model_module(model, program, context, chunk)
@@ -244,11 +244,13 @@ def model_module(model: str, program: str, context: int | None, chunk: int) -> t
 
 
 def weights(model: str, context: int | None) -> dict[str, np.ndarray]:
-    """The parameters of a model's modules, by name; none of a .mlir file or an encoder's folder."""
+    """The parameters of a model's modules, by name; none of IR as text or an encoder's folder."""
     from rlx_mlir.models import decoder
     from rlx_mlir.models.config import check_context
 
-    if Path(model).suffix == ".mlir" or is_encoder(model):
+    if is_module_file(model):
+        return dict(read_module(model).params)
+    if is_encoder(model):
         return {}
     file, config = opened(model)
     return decoder.parameters(config, file, check_context(config, context))
@@ -265,23 +267,27 @@ def is_encoder(model: str) -> bool:
 def encoder_module(model: str) -> tuple[GraphModule, dict[str, int]]:
     """The graph of an encoder's module, and the largest sizes of its symbolic dimensions."""
     from rlx_mlir.models import embedding, encoder
-    from rlx_mlir.models.encoder_config import EncoderConfig
-    from rlx_mlir.models.hub import resolve_folder
 
-    folder = resolve_folder(model)
-    config = EncoderConfig.from_folder(folder, embedding.open_weights(folder))
+    config, _ = _opened_encoder(model)
     return encoder.build(config), embedding.maxima(config, embedding.BATCH)
 
 
 def encoder_weights(model: str) -> dict[str, np.ndarray]:
     """The parameters of an encoder's module, by name."""
-    from rlx_mlir.models import embedding, encoder
+    from rlx_mlir.models import encoder
+
+    return encoder.parameters(*_opened_encoder(model))
+
+
+def _opened_encoder(model: str) -> tuple[EncoderConfig, Any]:
+    """The configuration of an encoder, and its weights."""
+    from rlx_mlir.models import embedding
     from rlx_mlir.models.encoder_config import EncoderConfig
     from rlx_mlir.models.hub import resolve_folder
 
     folder = resolve_folder(model)
     opened = embedding.open_weights(folder)
-    return encoder.parameters(EncoderConfig.from_folder(folder, opened), opened)
+    return EncoderConfig.from_folder(folder, opened), opened
 
 
 @contextmanager

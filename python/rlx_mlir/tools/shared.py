@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rlx_mlir.errors import InputError
+from rlx_mlir.tools.modules import is_module_file
 from rlx_mlir.tools.options import (
     Activations,
     Program,
@@ -105,11 +106,10 @@ def _artifacts(
     from rlx_mlir.options import options_of
     from rlx_mlir.runtime.artifact import Artifact
 
-    path = Path(model)
-    if path.suffix == ".rlx" and path.is_file():
-        artifact = Artifact.load(path)
+    if _is_artifact(model):
+        artifact = Artifact.load(model)
         return {artifact.name: artifact}
-    single = path.suffix == ".mlir" or is_encoder(model)
+    single = is_module_file(model) or is_encoder(model)
     programs = [function] if function is not None else [Program.prefill] if single else list(Program)
     found = {}
     for program in programs:
@@ -125,14 +125,16 @@ def _artifacts(
 
 def _parameters(model: str, context: int | None, params: Path | None) -> dict[str, np.ndarray] | None:
     """Arrays for the parameters of the modules, from the model or a file of arrays; None where there are none."""
-    known = encoder_weights(model) if is_encoder(model) else {}
-    if Path(model).suffix not in (".mlir", ".rlx") and not known:
-        known = weights(model, context)
+    known = {} if _is_artifact(model) else encoder_weights(model) if is_encoder(model) else weights(model, context)
     if params is None:
         return known or None
     if known:
         raise InputError(f"'--params' are for modules without weights of their own, but {model} has them")
     return read_arrays(params)
+
+
+def _is_artifact(model: str) -> bool:
+    return Path(model).suffix == ".rlx" and Path(model).is_file()
 
 
 __all__ = ["Library", "Weights", "emit_shared"]

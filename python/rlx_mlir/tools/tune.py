@@ -11,6 +11,7 @@ import typer
 
 from rlx_mlir.activations import way_of
 from rlx_mlir.tools.loading import Loading, takes_options
+from rlx_mlir.tools.modules import is_module_file, read_module
 from rlx_mlir.tools.options import JsonOption, by_symbol, positive_numbers, print_json, progress, read_arrays, refuse
 
 if TYPE_CHECKING:
@@ -26,17 +27,17 @@ def tune(
     size: Annotated[
         list[str] | None,
         typer.Option(
-            help="SYMBOL=NUMBER: size at which calls of a .mlir file are measured, by default the maximum; "
+            help="SYMBOL=NUMBER: size at which calls of a module in a file are measured, by default the maximum; "
             "on a GPU one symbol may have several, with commas."
         ),
     ] = None,
     maximum: Annotated[
         list[str] | None,
-        typer.Option(help="SYMBOL=NUMBER: largest size of a symbol of a .mlir file, as `maxima` of rlx.compile."),
+        typer.Option(help="SYMBOL=NUMBER: largest size of a symbol of a module in a file, as `maxima` of rlx.compile."),
     ] = None,
     arrays: Annotated[
         Path | None,
-        typer.Option(help=".npz file: inputs and parameters of a .mlir file, by name. Random numbers where not there."),
+        typer.Option(help=".npz file: inputs and parameters of a module in a file. Random numbers where not there."),
     ] = None,
     rounds: Annotated[int, typer.Option(min=3, help="Rounds of all variants in turns.")] = 7,
     tries: Annotated[int, typer.Option(min=1, help="Candidates of a kernel on a GPU, at most.")] = 8,
@@ -48,9 +49,9 @@ def tune(
 ) -> None:
     """Measure tiles, parts and prefetching of kernels on this machine; later compilations use what is faster.
 
-    Of a model, or of a module in a .mlir file. Never needed: by default, rules choose. What is kept holds for these
-    sizes and types, these options, this processor or GPU and its driver, until the compiler changes; `rlx cache clear`
-    forgets it. Prompts are of 128 tokens where nothing is said, on a GPU of 16, 128 and 512.
+    Of a model, or of a module in a .mlir or .onnx file. Never needed: by default, rules choose. What is kept holds for
+    these sizes and types, these options, this processor or GPU and its driver, until the compiler changes; `rlx cache
+    clear` forgets it. Prompts are of 128 tokens where nothing is said, on a GPU of 16, 128 and 512.
     """
     plan = {
         "threads": loading.threads,
@@ -60,8 +61,8 @@ def tune(
         "keep": not dry_run,
     }
     with progress() as say:
-        if Path(loading.model).suffix == ".mlir":
-            refuse("a .mlir file", {"prompt-tokens": prompt_tokens})
+        if is_module_file(loading.model):
+            refuse("a file of one module", {"prompt-tokens": prompt_tokens})
             found = [_tune_file(loading, size or [], maximum or [], arrays, progress=say, **plan)]
         else:
             refuse("a model", {"size": size, "maximum": maximum, "arrays": arrays})
@@ -84,14 +85,14 @@ def _tune_model(
 def _tune_file(
     loading: Loading, size: list[str], maximum: list[str], arrays: Path | None, **plan: Any
 ) -> ProgramTuning:
-    from rlx_mlir.hir import GraphModule
     from rlx_mlir.measure.tune import tune_module
 
+    own = read_module(loading.model)
     return tune_module(
-        GraphModule.from_text(Path(loading.model)),
+        own.module,
         sizes=by_symbol("size", size),
         maxima={symbol: own[-1] for symbol, own in by_symbol("maximum", maximum).items()},
-        arrays={} if arrays is None else read_arrays(arrays),
+        arrays={**own.params, **({} if arrays is None else read_arrays(arrays))},
         target=loading.device.value,
         activations=way_of(loading.activations.value, loading.device.value),
         **plan,

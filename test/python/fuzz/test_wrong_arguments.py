@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import asyncio
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
@@ -305,6 +306,9 @@ def executables() -> dict[str, Call]:
     def run(x: Any) -> Any:
         return executable.run({"x": x})
 
+    def run_async(inputs: Any, **options: Any) -> Any:
+        return asyncio.run(executable.run_async(inputs, **options))
+
     def set_param(w: Any) -> Any:
         return executable.set_params({"w": w})
 
@@ -315,6 +319,7 @@ def executables() -> dict[str, Call]:
         "profile": Call(executable.profile, (False,)),
         "run": Call(executable.run, ({"x": x},)),
         "run of one": Call(run, (x,)),
+        "run_async": Call(run_async, ({"x": x},), {"outputs": None, "donate": ()}),
         "set_params": Call(executable.set_params, ({"w": np.ones(4, np.float32)},)),
         "set_params of one": Call(set_param, (np.ones(4, np.float32),)),
         "timings": Call(executable.timings),
@@ -386,6 +391,7 @@ def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
         "from_onnx": Call(rlx.from_onnx, (onnx_file(),), {"fixed": {}}),
         "from_torch": Call(rlx.from_torch, (None,)),
         "inspect": Call(rlx.inspect, (m,), more=options),
+        "as_dlpack": Call(rlx.as_dlpack, (np.ones(4, np.float32),)),
         "interpret": Call(rlx.interpret, (m, arrays), theirs=("class",)),
         "load": Call(rlx.load, (folder / "f.rlx",), of_files=True),
         "load_encoder": Call(rlx.load_encoder, (encoder,), {"batch": 2}, theirs=("class", "None", "2**63", "2**64")),

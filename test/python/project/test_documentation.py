@@ -50,6 +50,7 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "codegen_cpu/test_generators.py",
 }
 HERE = (
+    "docs/arrays.md",
     *("docs/control-flow.md", "docs/differentiation.md", "docs/finetuning.md", "docs/fuzzing.md", "docs/gpu.md"),
     *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/serving.md"),
     "docs/sessions.md",

@@ -394,7 +394,7 @@ def test_the_command_tunes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for given, message in (
         (("--size", "n"), "'--size' expects symbol=number, but got 'n'"),
         (("--size", "n=a"), "'--size' expects positive numbers with commas between, but got 'a'"),
-        (("--prompt-tokens", "8"), "'--prompt-tokens' says nothing about a .mlir file: leave it out"),
+        (("--prompt-tokens", "8"), "'--prompt-tokens' says nothing about a file of one module: leave it out"),
         (("--arrays", str(path)), "cannot be read as a .npz file"),
     ):
         assert message in rlx("tune", str(path), *given, status=1).stderr
