@@ -3,6 +3,7 @@
 
 #include "runtime/error.h"
 #include "runtime/pool.h"
+#include "runtime/processor.h"
 
 #include <algorithm>
 #include <cstring>
@@ -321,7 +322,20 @@ int Model::checkedThreads(int threads) {
   return threads == 0 ? defaultThreads() : threads;
 }
 
+/// Code that has instructions which the processor lacks would end the process.
 void Model::checkMachine(const Description &description) {
+  const Processor &processor = hostProcessor();
+  if (description.machine != processor.architecture)
+    throw ExecutionError("'" + description.name + "' was compiled for " + description.machine +
+                         ", but this machine is " + processor.architecture);
+  const std::string known = "," + processor.features + ",";
+  std::string missing;
+  for (const std::string &feature : description.features)
+    if (known.find(",+" + feature + ",") == std::string::npos)
+      missing += (missing.empty() ? "" : ", ") + feature;
+  if (!missing.empty())
+    throw ExecutionError("'" + description.name + "' was compiled for a processor with " + missing +
+                         ", which this one (" + processor.name + ") lacks");
   if (description.tiles && !requestTiles())
     throw ExecutionError("the code of '" + description.name +
                          "' uses AMX tiles, which the operating system doesn't lend");

@@ -227,7 +227,7 @@ class _Placed:
                 if spec.name not in member.arrays:
                     continue
                 array = np.ascontiguousarray(member.arrays[spec.name])
-                key = (array.nbytes, hashlib.sha256(array.reshape(-1).view(np.uint8)).hexdigest())
+                key = (array.nbytes, hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest())
                 if key not in known:
                     known[key] = self.size
                     self.arrays[self.size] = array
@@ -272,8 +272,9 @@ def _compiler(given: str | None) -> list[str]:
     if command and shutil.which(command[0]):
         return command
     where = "'compiler' names" if given else "the variable CC names" if os.environ.get("CC") else "linking needs"
+    program = command[0] if command else word
     raise InputError(
-        f"{where} the C compiler '{command[0] if command else word}', but there is no such program: install GCC or Clang (on Debian and Ubuntu "
+        f"{where} the C compiler '{program}', but there is no such program: install GCC or Clang (on Debian and Ubuntu "
         "the package gcc), or name another one"
     )
 

@@ -562,6 +562,16 @@ def test_code_for_another_machine(forward: Executable, tmp_path: Path) -> None:
         rlx.save_shared(other, tmp_path / "libx.so", params=weights_of(forward))
 
 
+def test_a_processor_that_lacks_instructions(forward: Executable, tmp_path: Path) -> None:
+    target = {**forward.artifact.target, "features": "+fantasy," + forward.artifact.target["features"] + ",-other"}
+    library = rlx.save_shared(replace(forward.artifact, target=target), tmp_path / "libnet.so", weights="caller").path
+    with pytest.raises(
+        CError, match=r"'net' was compiled for a processor with fantasy, which this one \(.+\) lacks"
+    ) as at:
+        CLibrary(library, "net").load()
+    assert at.value.status == 2
+
+
 def test_damaged_code(forward: Executable, tmp_path: Path) -> None:
     for code in (b"", forward.artifact.code[:100], b"MZ" + forward.artifact.code[2:], forward.artifact.code[:-300]):
         with pytest.raises(ExecutionError, match="object"):
