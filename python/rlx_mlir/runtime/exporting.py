@@ -52,8 +52,7 @@ def save_shared(
     target = checks.path("path", path)
     if name is not None:
         checks.text("name", name)
-    if weights not in WEIGHTS:
-        raise InputError(f"'weights' is one of {', '.join(WEIGHTS)}, but got {checks.shown(weights)}")
+    checks.choice("weights", weights, WEIGHTS)
     if compiler is not None:
         checks.text("compiler", compiler)
     if params is not None:

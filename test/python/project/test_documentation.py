@@ -43,6 +43,7 @@ ELSEWHERE = {
     "README.md": "project/test_packaging.py",
     "docs/writing-a-pass.md": "project/test_packaging.py",
     "docs/debugging.md": "tools/test_reports.py",
+    "docs/c-api.md": "runtime/test_c_examples.py",
     "docs/formats.md": "formats/test_own_formats.py",
     "docs/onnx.md": "onnx_files/test_onnx_import.py",
     "docs/own-operations.md": "hir/test_own_ops.py",

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from c_api import COMPILER, CXX_COMPILER, STRICT, built
 from compile_harness import compile_fresh
+from documents import blocks, run_python, shell
 from typer.testing import CliRunner
 
 import rlx_mlir as rlx
@@ -135,6 +136,18 @@ def test_examples_under_valgrind(tmp_path: Path) -> None:
         command = [valgrind, "-q", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]
         done = subprocess.run([*command, "--error-exitcode=9", program], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_page_about_libraries(tmp_path: Path) -> None:
+    """Each program prints what the text behind it shows."""
+    if shutil.which("cc") is None:
+        pytest.skip("the page links by cc")
+    page = "docs/c-api.md"
+    said, *shown = blocks(page, "text")
+    assert run_python(blocks(page, "python"), tmp_path) == said.text
+    for program, text in zip(blocks(page, "c"), shown, strict=True):
+        (tmp_path / "net.c").write_text(program.text)
+        assert shell(blocks(page, "sh")[1].text, tmp_path) == text.text
 
 
 # Headers --------------------------------------------------------------------------------------------
