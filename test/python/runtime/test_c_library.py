@@ -131,6 +131,44 @@ def test_tied_outputs_are_updated_in_place_or_somewhere_else(tmp_path: Path) -> 
         own.results(executable, {**given, "pos": np.array([0, 14], np.int32)})
 
 
+def test_parameters_that_runs_update(tmp_path: Path) -> None:
+    """An optimiser's step: at the address of the caller's parameter, or somewhere else, but never in the library."""
+    graph = GraphModule.hir("step")
+    w, gradient = graph.param("w", [3, 5]), graph.input("gradient", [3, 5])
+    graph.set_outputs({"w_new": w - gradient * 0.5, "norm": graph.sum(gradient * gradient, [0, 1])}, tied={"w_new": w})
+    executable = compile_fresh(graph)
+    rng = np.random.default_rng(0)
+    start, given = rng.standard_normal((3, 5)).astype(np.float32), rng.standard_normal((3, 5)).astype(np.float32)
+    executable.set_params({"w": start.copy()})
+    expected = executable.run({"gradient": given})
+    own = loaded(executable, tmp_path, weights="caller")
+    assert (own.buffer(OUTPUT, 0).tied, own.buffer(OUTPUT, 0).tied_kind) == (1, PARAMETER)
+    w_of, total = start.copy(), np.empty((), np.float32)
+    own.set_parameter(0, w_of)
+    assert_same(own.results(executable, {"gradient": given}), expected)
+    own.run([], [given], [w_of, total])
+    assert_same({"w_new": w_of, "norm": total}, expected)
+    fixed = loaded(executable, tmp_path, name="fixed")
+    assert_same(fixed.results(executable, {"gradient": given}), expected)
+    with pytest.raises(CError, match=r"input 'gradient' .* and output 'w_new' .* share memory"):
+        own.run([], [w_of], [w_of, total])
+
+
+def test_loops_and_choices(tmp_path: Path) -> None:
+    graph = GraphModule.hir("loops")
+    x, w = graph.input("x", ["n", 4]), graph.param("w", [4, 4])
+    first = graph.constant(0, "i32")
+    looped = graph.while_loop(lambda i, _: i < 5, lambda i, z: (i + 1, graph.tanh(graph.mm(z, w))), (first, x))[1]
+    chosen = graph.cond(graph.sum(x, [0, 1]) < 0.0, lambda: graph.mm(looped, w), lambda: looped * 2.0)
+    graph.set_outputs({"y": chosen})
+    executable = compile_fresh(graph, maxima={"n": 8})
+    executable.set_params({"w": np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)})
+    own = loaded(executable, tmp_path)
+    for rows, sign in ((3, 1), (8, -1), (0, 1), (1, -1)):
+        given = {"x": sign * np.random.default_rng(rows).random((rows, 4)).astype(np.float32)}
+        assert_same(own.results(executable, given), executable.run(given))
+
+
 def test_sizes_of_outputs_are_computed(tmp_path: Path) -> None:
     graph = GraphModule.hir("shapes")
     x, y = graph.input("x", ["n", 3]), graph.input("y", ["m", 3])
