@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
- * Greedy generation by a decoder without Python: token ids in, token ids out.
+ * Greedy generation by a decoder without Python: token ids in, token ids out, or their text.
  *
  *   rlx emit smollm2 --stage shared --name model -o build/libmodel.so
  *   cc -std=c99 -Ibuild examples/c/chat.c build/libmodel.so -Wl,-rpath,'$ORIGIN' -o build/chat
  *   build/chat 20 504 3575 282 4649 314      20 tokens behind those of "The capital of France is"
+ *   build/chat build/model.vocabulary 20 504 3575 282 4649 314             their text, to its end
+ *
+ * Text becomes ids elsewhere: by `tokenize` of the Python package, or a library of tokenizers.
  */
 #include "model.h"
 
@@ -12,13 +15,72 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 256 }; /* inputs and outputs of a function */
+enum { MOST = 512 }; /* inputs and outputs of a function */
+
+static void fail(const char *what, const char *why) {
+  fprintf(stderr, "%s: %s\n", what, why);
+  exit(1);
+}
 
 static void check(rlx_status status, const rlx_model *model) {
-  if (status != RLX_OK) {
-    fprintf(stderr, "%s\n", model_error(model));
-    exit(1);
-  }
+  if (status != RLX_OK)
+    fail("chat", model_error(model));
+}
+
+/* What tokens are: `offsets` has where each one's bytes begin, and where the last one's end. */
+struct vocabulary {
+  uint32_t count, ends;
+  const uint32_t *stops, *offsets;
+  const char *bytes;
+  char *file;
+};
+
+/* Reads the file beside the library, which docs/c-api.md describes; for machines whose lowest byte
+ * comes first. */
+static struct vocabulary read_vocabulary(const char *path) {
+  struct vocabulary found = {0, 0, NULL, NULL, NULL, NULL};
+  FILE *file = fopen(path, "rb");
+  const uint32_t *numbers;
+  uint64_t whole;
+  long size = 0;
+
+  if (file == NULL || fseek(file, 0, SEEK_END) != 0 || (size = ftell(file)) < 24)
+    fail(path, "it can't be read, or is no vocabulary");
+  rewind(file);
+  found.file = (char *)malloc((size_t)size);
+  if (found.file == NULL || fread(found.file, 1, (size_t)size, file) != (size_t)size)
+    fail(path, "it can't be read");
+  fclose(file);
+  numbers = (const uint32_t *)(const void *)(found.file + 8);
+  if (memcmp(found.file, "RLXVOCB", 8) != 0 || numbers[0] != 1)
+    fail(path, "it is no vocabulary of version 1");
+  found.count = numbers[1];
+  found.ends = numbers[2];
+  whole = 8 + 4 * ((uint64_t)3 + found.ends + found.count + 1);
+  if (whole > (uint64_t)size)
+    fail(path, "it is cut off");
+  found.stops = numbers + 3;
+  found.offsets = found.stops + found.ends;
+  found.bytes = (const char *)(found.offsets + found.count + 1);
+  for (numbers = found.offsets; numbers < found.offsets + found.count; ++numbers)
+    if (numbers[0] > numbers[1] || whole + numbers[1] > (uint64_t)size)
+      fail(path, "it is damaged");
+  return found;
+}
+
+/* Prints a token; whether the text goes on behind it. */
+static int show(const struct vocabulary *vocabulary, int32_t token) {
+  uint32_t i, own = (uint32_t)token;
+
+  if (vocabulary->file == NULL)
+    return printf("%d\n", token) > 0;
+  for (i = 0; i < vocabulary->ends; ++i)
+    if (vocabulary->stops[i] == own)
+      return 0;
+  if (own < vocabulary->count)
+    fwrite(vocabulary->bytes + vocabulary->offsets[own], 1,
+           vocabulary->offsets[own + 1] - vocabulary->offsets[own], stdout);
+  return fflush(stdout) == 0;
 }
 
 /* What the inputs and outputs of both functions are, by name: caches are updated where they are. */
@@ -39,6 +101,8 @@ static int32_t next_token(rlx_model *model, size_t function, int64_t count, stru
   size_t output_count = model_buffer_count(model, function, RLX_OUTPUT);
   size_t vocabulary = 0;
 
+  if (symbols > 8 || input_count > MOST || output_count > MOST)
+    fail("chat", "the model has more layers than this program takes");
   for (i = 0; i < symbols; ++i) {
     rlx_symbol symbol;
     check(model_describe_symbol(model, function, i, &symbol), model);
@@ -60,6 +124,8 @@ static int32_t next_token(rlx_model *model, size_t function, int64_t count, stru
       size_t number = i - (function == MODEL_PREFILL ? 3 : 2);
       if (memory->caches[number] == NULL)
         memory->caches[number] = calloc(1, inputs[i].bytes);
+      if (memory->caches[number] == NULL)
+        fail("chat", "there isn't enough memory for caches");
       inputs[i].data = memory->caches[number];
     }
   }
@@ -84,31 +150,36 @@ static int32_t next_token(rlx_model *model, size_t function, int64_t count, stru
 int main(int argc, char **argv) {
   static int32_t tokens[MODEL_PREFILL_INPUT_TOKENS_MOST], pos, rows;
   static float logits[MODEL_DECODE_OUTPUT_LOGITS_MOST];
-  static struct memory memory;
+  static struct memory memory = {tokens, &pos, &rows, {NULL}, logits};
   const rlx_options options = {RLX_ABI_VERSION, 0, NULL};
+  struct vocabulary vocabulary = {0, 0, NULL, NULL, NULL, NULL};
   rlx_model *model;
-  int i, count = argc - 2;
+  int i, count, left;
 
+  if (argc > 1 && strspn(argv[1], "0123456789") < strlen(argv[1])) {
+    vocabulary = read_vocabulary(argv[1]);
+    ++argv;
+    --argc;
+  }
+  count = argc - 2;
   if (count < 1 || count > MODEL_PREFILL_INPUT_TOKENS_MOST) {
-    fprintf(stderr, "usage: chat NUMBER ID...: from 1 to %d ids\n",
+    fprintf(stderr, "usage: chat [VOCABULARY] NUMBER ID...: from 1 to %d ids\n",
             MODEL_PREFILL_INPUT_TOKENS_MOST);
     return 2;
   }
-  memory.tokens = tokens;
-  memory.pos = &pos;
-  memory.rows = &rows;
-  memory.logits = logits;
   for (i = 0; i < count; ++i)
     tokens[i] = (int32_t)atoi(argv[2 + i]);
   check(model_load(&options, &model), NULL);
-  tokens[0] = next_token(model, MODEL_PREFILL, count, &memory);
-  for (i = atoi(argv[1]); i > 0; --i) {
-    printf("%d\n", tokens[0]);
-    if (i > 1)
-      tokens[0] = next_token(model, MODEL_DECODE, 1, &memory);
+  left = atoi(argv[1]);
+  for (i = 0; i < left; ++i) {
+    tokens[0] = i == 0 ? next_token(model, MODEL_PREFILL, count, &memory)
+                       : next_token(model, MODEL_DECODE, 1, &memory);
+    if (!show(&vocabulary, tokens[0]))
+      break;
   }
   model_free(model);
   for (i = 0; i < MOST; ++i)
     free(memory.caches[i]);
+  free(vocabulary.file);
   return 0;
 }

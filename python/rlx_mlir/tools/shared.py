@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import enum
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, TokenizerError
+from rlx_mlir.paths import write_atomically
 from rlx_mlir.tools.modules import is_module_file
 from rlx_mlir.tools.options import (
     Activations,
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from rlx_mlir.runtime.artifact import Artifact
+
+
+VOCABULARY_MAGIC = b"RLXVOCB\0"
+VOCABULARY_VERSION = 1
 
 
 class Weights(str, enum.Enum):
@@ -91,6 +98,27 @@ def emit_shared(
     typer.echo(f"{written.path}: {size / 1e6:.1f} MB, functions {', '.join(artifacts)}; header {written.header}")
     if written.weights is not None:
         typer.echo(f"{written.weights}: {beside / 1e6:.1f} MB")
+    if not (_is_artifact(model) or _is_single(model)):
+        _write_vocabulary(model, written.header.with_suffix(".vocabulary"))
+
+
+def _write_vocabulary(model: str, path: Path) -> None:
+    """Writes what a decoder's tokens are, for programs that have no tokenizer: docs/c-api.md describes the file."""
+    from rlx_mlir.models.json_tokenizer import tokenizer_of
+    from rlx_mlir.models.opening import open_model
+
+    file = open_model(model)
+    try:
+        tokenizer = tokenizer_of(file.metadata, origin=file.path or "")
+    except TokenizerError as error:
+        typer.echo(f"no vocabulary: {error}", err=True)
+        return
+    texts = [tokenizer.token_bytes(index) for index in range(len(tokenizer.tokens))]
+    ends = sorted(tokenizer.stop_ids)
+    numbers = [VOCABULARY_VERSION, len(texts), len(ends), *ends, *accumulate(map(len, texts), initial=0)]
+    with writing(path):
+        write_atomically(path, VOCABULARY_MAGIC + struct.pack(f"<{len(numbers)}I", *numbers) + b"".join(texts))
+    typer.echo(f"{path}: {len(texts)} tokens")
 
 
 def _artifacts(
@@ -109,8 +137,7 @@ def _artifacts(
     if _is_artifact(model):
         artifact = Artifact.load(model)
         return {artifact.name: artifact}
-    single = is_module_file(model) or is_encoder(model)
-    programs = [function] if function is not None else [Program.prefill] if single else list(Program)
+    programs = [function] if function is not None else [Program.prefill] if _is_single(model) else list(Program)
     found = {}
     for program in programs:
         module, maxima = any_module(model, program.value, context, chunk)
@@ -135,6 +162,11 @@ def _parameters(model: str, context: int | None, params: Path | None) -> dict[st
 
 def _is_artifact(model: str) -> bool:
     return Path(model).suffix == ".rlx" and Path(model).is_file()
+
+
+def _is_single(model: str) -> bool:
+    """Whether it is one module, not a decoder with several."""
+    return is_module_file(model) or is_encoder(model)
 
 
 __all__ = ["Library", "Weights", "emit_shared"]

@@ -88,8 +88,19 @@ def test_example_of_a_decoder(tiny_llama: Path, tmp_path: Path) -> None:
         list(generation)
         done = subprocess.run([program, "12", *map(str, prompt)], capture_output=True, text=True, check=True)
         assert list(map(int, done.stdout.split())) == list(generation.ids)
+        vocabulary = tmp_path / "model.vocabulary"
+        done = subprocess.run([program, vocabulary, "12", *map(str, prompt)], capture_output=True, check=True)
+        ends = [at for at, index in enumerate(generation.ids) if index in model.tokenizer.stop_ids] or [12]
+        assert done.stdout == b"".join(map(model.tokenizer.token_bytes, generation.ids[: ends[0]]))
+    data = vocabulary.read_bytes()
+    assert f"model.vocabulary: {len(model.tokenizer.tokens)} tokens" in said
+    for damaged in (b"", data[:20], data[:200], data[:-1], b"GGUF" + data[4:], data[:8] + b"\2" + data[9:]):
+        vocabulary.write_bytes(damaged)
+        done = subprocess.run([program, vocabulary, "1", "1"], capture_output=True, check=False)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert b"model.vocabulary: it " in done.stderr
     long = subprocess.run([program, "1", *["1"] * 17], capture_output=True, text=True, check=False)
-    assert (long.returncode, long.stderr) == (2, "usage: chat NUMBER ID...: from 1 to 16 ids\n")
+    assert (long.returncode, long.stderr) == (2, "usage: chat [VOCABULARY] NUMBER ID...: from 1 to 16 ids\n")
     wrong = subprocess.run([program, "60", "1"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 0  # 60 behind one: 61 of 64 positions
     over = subprocess.run([program, "70", "1"], capture_output=True, text=True, check=False)
