@@ -329,9 +329,14 @@ void Model::checkMachine(const Description &description) {
     throw ExecutionError("'" + description.name + "' was compiled for " + description.machine +
                          ", but this machine is " + processor.architecture);
   const std::string known = "," + processor.features + ",";
+  auto says = [&](char sign, const std::string &feature) {
+    return known.find(std::string(",") + sign + feature + ",") != std::string::npos;
+  };
+  // Of AArch64, what is listed is all that code generation chooses.
+  const bool listsAll = processor.architecture == "x86_64";
   std::string missing;
   for (const std::string &feature : description.features)
-    if (known.find(",+" + feature + ",") == std::string::npos)
+    if (listsAll ? !says('+', feature) : says('-', feature))
       missing += (missing.empty() ? "" : ", ") + feature;
   if (!missing.empty())
     throw ExecutionError("'" + description.name + "' was compiled for a processor with " + missing +
