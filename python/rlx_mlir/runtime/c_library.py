@@ -341,7 +341,7 @@ def _assembly(prefix: str, symbols: Mapping[str, str], has_weights: bool) -> str
         own = f"{prefix}_{name}"
         lines += [f".globl {own}", f".type {own}, %function", f"{own}:", jump[0], f"{jump[1]} rlx_{name}"]
         lines += [f".size {own}, . - {own}"]
-    return "\n".join([*lines, '.section .note.GNU-stack,""', ""])
+    return "\n".join([*lines, '.section .note.GNU-stack,"",%progbits', ""])
 
 
 __all__ = ["EMBEDDED_BYTES", "WEIGHTS", "Member", "SharedLibrary", "Weights", "check_member", "write_library"]

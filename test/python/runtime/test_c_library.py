@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
+import platform
 import re
 import shutil
 import subprocess
@@ -23,6 +25,10 @@ import rlx_mlir as rlx
 from rlx_mlir import Executable, GraphModule, formats
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import ExecutionError, InputError, UnsupportedError
+from rlx_mlir.runtime import c_library
+from rlx_mlir.runtime.c_header import FUNCTIONS
+from rlx_mlir.runtime.elf_symbols import rename_defined
+from rlx_mlir.runtime.tiles import request_tiles
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="linking needs a C compiler")
 
@@ -608,6 +614,30 @@ def test_a_processor_that_lacks_instructions(forward: Executable, tmp_path: Path
     ) as at:
         CLibrary(library, "net").load()
     assert at.value.status == 2
+
+
+def test_tiles_that_the_system_does_not_lend(forward: Executable, tmp_path: Path) -> None:
+    if request_tiles():
+        pytest.skip("this machine has them")
+    artifact = replace(forward.artifact, templates={forward.artifact.kernels[0]: "gemm_amx_i8"})
+    library = rlx.save_shared(artifact, tmp_path / "libnet.so", weights="caller").path
+    with pytest.raises(CError, match="the code of 'net' uses AMX tiles, which the operating system doesn't lend"):
+        CLibrary(library, "net").load()
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_what_ties_the_parts_together_is_assembly_of_both_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    (llvm,) = importlib.util.find_spec("llvm").submodule_search_locations  # type: ignore[union-attr, misc]
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    text = c_library._assembly("net", {"0:b": "rlx_0_b", "0:a": "rlx_0_a", "1:a": "rlx_1_a"}, True)
+    for name in ("description.bin", "weights.bin"):
+        (tmp_path / name).write_bytes(b"x" * 5000)
+    command = [Path(llvm) / "bin" / "llvm-mc", f"-triple={machine}-linux-gnu", "-filetype=obj", "-o", "net.o"]
+    subprocess.run(command, cwd=tmp_path, input=text, text=True, check=True)
+    _, defined = rename_defined((tmp_path / "net.o").read_bytes(), "p_")
+    assert set(defined) == {"rlx_library", *(f"net_{name}" for name in FUNCTIONS)}
 
 
 def test_damaged_code(forward: Executable, tmp_path: Path) -> None:
