@@ -7,9 +7,9 @@ value of `BAD` in turn. What Python itself says of calls that don't fit a signat
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import importlib.util
-import asyncio
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
