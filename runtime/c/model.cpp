@@ -55,23 +55,34 @@ Function::Function(const FunctionSpec &spec, std::shared_ptr<Symbols> code, cons
   plan = std::make_unique<Plan>(std::move(code), spec.plan, threads);
 }
 
-Function::Shown Function::describe(const Buffer &buffer, const std::string &where) const {
+Function::Shown Function::describe(const Buffer &buffer, std::string name) const {
   std::vector<int64_t> maxima;
   for (const PlanSpec::Symbol &symbol : spec.symbols)
     maxima.push_back(symbol.maximum);
   Shown result;
+  result.name = std::move(name);
+  bool allFixed = true;
   for (size_t axis = 0; axis < buffer.dims.size(); ++axis) {
     const std::vector<Expr::Term> &terms = buffer.dims[axis].terms;
     const bool fixed = std::all_of(terms.begin(), terms.end(),
                                    [](const Expr::Term &term) { return term.factors.empty(); });
     const std::optional<int64_t> largest = buffer.dims[axis].evaluateChecked(maxima.data());
     if (fixed && !largest)
-      throw InputError("dimension " + std::to_string(axis) + " of " + where + " is too large");
+      throw InputError("dimension " + std::to_string(axis) + " of " + result.name +
+                       " is too large");
+    allFixed = allFixed && fixed;
     result.maximum.push_back(largest.value_or(std::numeric_limits<int64_t>::max()));
     result.shape.push_back(fixed ? *largest : -1);
     result.formulas.push_back(buffer.formulas[axis].c_str());
   }
+  if (allFixed)
+    result.bytes = buffer.bytes(maxima, result.name);
   return result;
+}
+
+size_t Function::bytesOf(size_t kind, size_t index, const std::vector<int64_t> &sizes) const {
+  const Shown &own = shown[kind][index];
+  return own.bytes ? *own.bytes : spec.buffers[kind][index].bytes(sizes, own.name);
 }
 
 rlx_symbol Function::symbol(size_t index) const {
@@ -132,15 +143,14 @@ std::vector<int64_t> Function::checkedSizes(const int64_t *sizes, size_t count) 
 
 void Function::setParameter(size_t index, const void *data, size_t bytes) {
   const Buffer &buffer = checkedBuffer(kParameter, index);
-  const std::string what = spec.nameOf(kParameter, index);
-  const std::vector<int64_t> &shape = shown[kParameter][index].shape;
-  if (std::count(shape.begin(), shape.end(), -1) > 0) {
+  const std::string &what = shown[kParameter][index].name;
+  if (!shown[kParameter][index].bytes) {
     if (bytes % buffer.elementBytes != 0)
       throw InputError(what + " has elements of " + std::to_string(buffer.elementBytes) +
                        " bytes, but got " + std::to_string(bytes) + " bytes");
     checkedMemory(kParameter, index, data, bytes, bytes); // each run says how large it has to be
   } else {
-    checkedMemory(kParameter, index, data, bytes, buffer.bytes({}, what));
+    checkedMemory(kParameter, index, data, bytes, *shown[kParameter][index].bytes);
   }
   std::lock_guard<std::mutex> guard(turn);
   parameters[index] = {bytes == 0 ? nowhere : static_cast<const std::byte *>(data), bytes, true};
@@ -151,18 +161,18 @@ uintptr_t Function::checkedMemory(size_t kind, size_t index, const void *data, s
   const Buffer &buffer = spec.buffers[kind][index];
   const uintptr_t address = reinterpret_cast<uintptr_t>(data);
   if (given != expected)
-    throw InputError(spec.nameOf(kind, index) + " has " + std::to_string(expected) +
+    throw InputError(shown[kind][index].name + " has " + std::to_string(expected) +
                      " bytes for these sizes, but got " + std::to_string(given));
   if (expected == 0)
     return reinterpret_cast<uintptr_t>(nowhere);
   if (data == nullptr)
-    throw InputError(spec.nameOf(kind, index) + " is at a null address");
+    throw InputError(shown[kind][index].name + " is at a null address");
   if (address % buffer.alignment != 0)
-    throw InputError(spec.nameOf(kind, index) + " must be at a multiple of " +
+    throw InputError(shown[kind][index].name + " must be at a multiple of " +
                      std::to_string(buffer.alignment) + " bytes, but its address is " +
                      std::to_string(address));
   if (expected > std::numeric_limits<uintptr_t>::max() - address)
-    throw InputError(spec.nameOf(kind, index) + " reaches beyond the end of memory");
+    throw InputError(shown[kind][index].name + " reaches beyond the end of memory");
   return address;
 }
 
@@ -193,10 +203,10 @@ void Function::takeParameters(Run &run) const {
   }
   for (size_t i = 0; i < run.parameters.size(); ++i) {
     const Parameter &own = run.parameters[i];
-    const std::string what = spec.nameOf(kParameter, i);
+    const std::string &what = shown[kParameter][i].name;
     if (own.data == nullptr)
       throw InputError(what + " isn't set: set_parameter has to give it before a run");
-    const size_t expected = spec.buffers[kParameter][i].bytes(run.sizes, what);
+    const size_t expected = bytesOf(kParameter, i, run.sizes);
     if (own.bytes != expected)
       throw InputError(what + " has " + std::to_string(own.bytes) +
                        " bytes, but these sizes need " + std::to_string(expected));
@@ -246,8 +256,8 @@ void Function::checkApart(const Run &run) const {
                         : writes && read != nullptr && own.begin < read->end ? read
                                                                              : nullptr;
     if (other != nullptr)
-      throw InputError(spec.nameOf(own.kind, own.index) + " and " +
-                       spec.nameOf(other->kind, other->index) +
+      throw InputError(shown[own.kind][own.index].name + " and " +
+                       shown[other->kind][other->index].name +
                        " share memory, but what a run writes is its alone");
     const Span *&last = writes ? written : read;
     if (last == nullptr || own.end > last->end)
@@ -282,7 +292,7 @@ void Function::run(const int64_t *sizes, size_t sizeCount, const rlx_input *inpu
       throw InputError(std::string("the list of ") + kindName(kind) + "s of '" + spec.name +
                        "' is at a null address");
     for (size_t i = 0; i < count; ++i) {
-      bytes.push_back(buffers[i].bytes(run.sizes, spec.nameOf(kind, i)));
+      bytes.push_back(bytesOf(kind, i, run.sizes));
       addresses.push_back(checkedMemory(kind, i, given[i].data, given[i].bytes, bytes.back()));
     }
   };
@@ -294,8 +304,8 @@ void Function::run(const int64_t *sizes, size_t sizeCount, const rlx_input *inpu
     const std::optional<Buffer::Tied> &tied = spec.buffers[kOutput][i].tied;
     if (tied && run.outputBytes[i] != (tied->kind == kInput ? run.inputBytes[tied->index]
                                                             : run.parameters[tied->index].bytes))
-      throw InputError(spec.nameOf(kOutput, i) + " is tied to " +
-                       spec.nameOf(tied->kind, tied->index) + ", which has another size");
+      throw InputError(shown[kOutput][i].name + " is tied to " +
+                       shown[tied->kind][tied->index].name + ", which has another size");
   }
   checkApart(run);
   startOutputs(run);

@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,10 +39,12 @@ public:
            const rlx_output *outputs, size_t outputCount);
 
 private:
-  /// What is given out of a buffer.
+  /// What is given out of a buffer, and needed of it at each run.
   struct Shown {
+    std::string name; // with the function's, for messages
     std::vector<int64_t> shape, maximum;
     std::vector<const char *> formulas;
+    std::optional<size_t> bytes; // where no symbol decides about them
   };
   /// A parameter as runs read it.
   struct Parameter {
@@ -57,7 +60,8 @@ private:
     std::vector<size_t> inputBytes, outputBytes;
   };
 
-  Shown describe(const Buffer &buffer, const std::string &where) const;
+  Shown describe(const Buffer &buffer, std::string name) const;
+  size_t bytesOf(size_t kind, size_t index, const std::vector<int64_t> &sizes) const;
   void checkConditions(const std::vector<int64_t> &sizes) const;
   void takeParameters(Run &run) const;
   uintptr_t checkedMemory(size_t kind, size_t index, const void *data, size_t given,
