@@ -15,13 +15,8 @@
 
 namespace rlx::runtime {
 
-/// What Python gives of a plan.
-PlanSpec parsePlanSpec(const std::vector<std::pair<std::string, int64_t>> &symbols,
-                       int64_t arenaBytes, const std::vector<std::pair<int64_t, int64_t>> &slots,
-                       std::vector<std::string> kernels, std::vector<std::string> inputs,
-                       std::vector<std::string> params, std::vector<std::string> outputs,
-                       nanobind::object calls, nanobind::object blocks, nanobind::object positions,
-                       nanobind::object extents);
+/// What Python gives of a plan: the eleven parts that `readPlanSpec` reads.
+PlanSpec parsePlanSpec(const std::vector<nanobind::object> &parts);
 
 /// What loops ask between steps: raises what a signal's handler raises, such as KeyboardInterrupt,
 /// and what `check` does, if it isn't None. Called without Python's lock.

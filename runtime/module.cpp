@@ -6,6 +6,7 @@
 #include "error.h"
 #include "loader.h"
 #include "plan.h"
+#include "plan_reader.h"
 #include "pool.h"
 #include "processor.h"
 
@@ -30,196 +31,33 @@ namespace {
 // Python objects -> PlanSpec
 //===----------------------------------------------------------------------===//
 
-template <typename T> T castItem(nb::handle item, const char *what) {
-  T value{};
-  if (!nb::try_cast<T>(item, value))
-    throw InputError(std::string(what) + " cannot be " + nb::cast<std::string>(nb::repr(item)));
-  return value;
-}
-
-/// The items of a list or tuple that has `count` of them; any number where it is negative.
-std::vector<nb::object> items(nb::handle sequence, Py_ssize_t count, const char *what) {
-  if (!nb::isinstance<nb::list>(sequence) && !nb::isinstance<nb::tuple>(sequence))
-    throw InputError(std::string(what) + " must be a list or tuple, but it is " +
-                     nb::cast<std::string>(nb::repr(sequence)));
-  std::vector<nb::object> result;
-  for (nb::handle item : sequence)
-    result.push_back(nb::borrow(item));
-  if (count >= 0 && Py_ssize_t(result.size()) != count)
-    throw InputError(std::string(what) + " must have " + std::to_string(count) +
-                     " items, but it is " + nb::cast<std::string>(nb::repr(sequence)));
-  return result;
-}
-
-Expr parseExpr(nb::handle object, int depth = 0);
-
-/// The index of a symbol, or (kind, number, size) of what is computed of another size.
-Expr::Factor parseFactor(nb::handle object, int depth) {
-  if (nb::isinstance<nb::int_>(object))
-    return {castItem<int>(object, "a symbol"), nullptr};
-  std::vector<nb::object> parts = items(object, 3, "a factor (kind, number, size)");
-  const std::string kind = castItem<std::string>(parts[0], "the kind of a factor");
-  const int64_t number = castItem<int64_t>(parts[1], "the number of a factor");
-  const bool divides = kind == "floordiv";
-  if (!divides && kind != "max")
-    throw InputError("a factor must be a floordiv or a max, but it is '" + kind + "'");
-  if (divides && number < 1)
-    throw InputError("a size must be divided by 1 or more, but it is by " + std::to_string(number));
-  return {-1, std::make_shared<const Expr::Derived>(
-                  Expr::Derived{divides ? Expr::Derived::Kind::FloorDiv : Expr::Derived::Kind::Max,
-                                number, parseExpr(parts[2], depth + 1)})};
-}
-
-/// An int, or a list of (coefficient, [factor, ...]), at so deep a place of another one.
-Expr parseExpr(nb::handle object, int depth) {
-  if (depth > Expr::Derived::kDepth)
-    throw InputError("sizes may be computed of others at most " +
-                     std::to_string(Expr::Derived::kDepth) + " deep");
-  Expr expr;
-  if (nb::isinstance<nb::int_>(object)) {
-    expr.terms.push_back({castItem<int64_t>(object, "an expression"), {}});
-    return expr;
-  }
-  for (const nb::object &item : items(object, -1, "an expression")) {
-    std::vector<nb::object> term = items(item, 2, "a term (coefficient, factors)");
-    Expr::Term own{castItem<int64_t>(term[0], "a coefficient"), {}};
-    for (const nb::object &factor : items(term[1], -1, "the factors of a term"))
-      own.factors.push_back(parseFactor(factor, depth));
-    expr.terms.push_back(std::move(own));
-  }
-  return expr;
-}
-
-std::vector<Expr> parseExprs(nb::handle list) {
-  std::vector<Expr> exprs;
-  for (const nb::object &item : items(list, -1, "dims"))
-    exprs.push_back(parseExpr(item));
-  return exprs;
-}
-
-/// (kind, index, offset), or with what it moves by as well: [(block, stride), ...].
-PlanSpec::Buffer parseBuffer(nb::handle object) {
-  std::vector<nb::object> parts = items(object, -1, "a buffer");
-  if (parts.size() != 4)
-    parts = items(object, 3, "a buffer (kind, index, offset)");
-  std::string kind = castItem<std::string>(parts[0], "the kind of a buffer");
-  Source source;
-  if (kind == "arena")
-    source = Source::Arena;
-  else if (kind == "input")
-    source = Source::Input;
-  else if (kind == "param")
-    source = Source::Param;
-  else if (kind == "output")
-    source = Source::Output;
-  else
-    throw InputError("the kind of a buffer must be arena, input, param or output, but it is '" +
-                     kind + "'");
-  PlanSpec::Buffer buffer{source, castItem<int>(parts[1], "the index of a buffer"),
-                          parseExpr(parts[2])};
-  if (parts.size() == 4)
-    for (const nb::object &item : items(parts[3], -1, "the moves of a buffer")) {
-      std::vector<nb::object> move = items(item, 2, "a move (block, stride)");
-      buffer.moves.push_back({castItem<int>(move[0], "a block"), parseExpr(move[1])});
-    }
-  return buffer;
-}
-
-PlanSpec::Block parseBlock(nb::handle object) {
-  std::vector<nb::object> parts =
-      items(object, 9, "a block (kind, parent, part, begin, middle, end, steps, flag, swaps)");
-  const std::string kind = castItem<std::string>(parts[0], "the kind of a block");
-  if (kind != "for" && kind != "while" && kind != "if")
-    throw InputError("a block must be a for, a while or an if, but it is '" + kind + "'");
-  using Kind = PlanSpec::Block::Kind;
-  PlanSpec::Block block{kind == "for"     ? Kind::For
-                        : kind == "while" ? Kind::While
-                                          : Kind::If,
-                        castItem<int>(parts[1], "the parent of a block"),
-                        castItem<int>(parts[2], "the part of a block"),
-                        castItem<size_t>(parts[3], "the first call of a block"),
-                        castItem<size_t>(parts[4], "the middle of a block"),
-                        castItem<size_t>(parts[5], "the end of a block"),
-                        std::nullopt,
-                        std::nullopt,
-                        {}};
-  if (!parts[6].is_none())
-    block.steps = parseExpr(parts[6]);
-  if (!parts[7].is_none())
-    block.flag = parseBuffer(parts[7]);
-  for (const nb::object &item : items(parts[8], -1, "the swaps of a block")) {
-    std::vector<nb::object> swap = items(item, 3, "a swap (current, next, bytes)");
-    block.swaps.push_back({parseBuffer(swap[0]), parseBuffer(swap[1]), parseExpr(swap[2])});
-  }
-  return block;
-}
-
-PlanSpec::Call parseCall(nb::handle object) {
-  std::vector<nb::object> parts = items(object, 4, "a call (kernel, buffers, dims, work)");
-  PlanSpec::Call call{castItem<int>(parts[0], "a kernel"), {}, parseExprs(parts[2]), std::nullopt};
-  for (const nb::object &item : items(parts[1], -1, "buffers"))
-    call.buffers.push_back(parseBuffer(item));
-  if (!parts[3].is_none())
-    call.work = parseExpr(parts[3]);
-  return call;
-}
-
-std::vector<PlanSpec::Extent> parseExtents(nb::handle list) {
-  std::vector<PlanSpec::Extent> extents;
-  for (const nb::object &item : items(list, -1, "extents")) {
-    std::vector<nb::object> parts = items(item, 2, "an extent (element bytes, sizes)");
-    extents.push_back({castItem<int64_t>(parts[0], "bytes of an element"), parseExprs(parts[1])});
-  }
-  return extents;
-}
-
-PlanSpec::Positions parsePositions(nb::handle object) {
-  std::vector<nb::object> parts =
-      items(object, 6, "positions (kind, index, count, rows, limit, where)");
-  std::string kind = castItem<std::string>(parts[0], "the kind of positions");
-  if (kind != "input" && kind != "param")
-    throw InputError("the kind of positions must be input or param, but it is '" + kind + "'");
-  return {kind == "input" ? Source::Input : Source::Param,
-          castItem<int>(parts[1], "the index of positions"),
-          parseExpr(parts[2]),
-          parseExpr(parts[3]),
-          parseExpr(parts[4]),
-          castItem<std::string>(parts[5], "what needs positions")};
+/// Numbers, texts, lists and tuples as they are; whatever else there is, as it shows itself.
+Value valueOf(nb::handle object, int depth = 0) {
+  if (object.is_none())
+    return {};
+  int64_t number = 0;
+  if (nb::try_cast<int64_t>(object, number))
+    return Value::integer(number);
+  if (nb::isinstance<nb::str>(object))
+    return Value::of(Value::Kind::Text, nb::cast<std::string>(object));
+  if (!nb::isinstance<nb::list>(object) && !nb::isinstance<nb::tuple>(object))
+    return Value::of(Value::Kind::Other, nb::cast<std::string>(nb::repr(object)));
+  if (depth >= Value::kDepth)
+    throw InputError("lists may be in each other at most " + std::to_string(Value::kDepth) +
+                     " deep");
+  std::vector<Value> items;
+  for (nb::handle item : object)
+    items.push_back(valueOf(item, depth + 1));
+  return Value::list(std::move(items));
 }
 
 } // namespace
 
-PlanSpec rlx::runtime::parsePlanSpec(const std::vector<std::pair<std::string, int64_t>> &symbols,
-                                     int64_t arenaBytes,
-                                     const std::vector<std::pair<int64_t, int64_t>> &slots,
-                                     std::vector<std::string> kernels,
-                                     std::vector<std::string> inputs,
-                                     std::vector<std::string> params,
-                                     std::vector<std::string> outputs, nb::object calls,
-                                     nb::object blocks, nb::object positions, nb::object extents) {
-  PlanSpec spec;
-  for (const auto &[name, maximum] : symbols)
-    spec.symbols.push_back({name, maximum});
-  for (const auto &[offset, bytes] : slots)
-    spec.slots.push_back({offset, bytes});
-  spec.kernels = std::move(kernels);
-  spec.inputs = std::move(inputs);
-  spec.params = std::move(params);
-  spec.outputs = std::move(outputs);
-  spec.arenaBytes = arenaBytes;
-  for (const nb::object &call : items(calls, -1, "calls"))
-    spec.calls.push_back(parseCall(call));
-  for (const nb::object &block : items(blocks, -1, "blocks"))
-    spec.blocks.push_back(parseBlock(block));
-  for (const nb::object &own : items(positions, -1, "positions"))
-    spec.positions.push_back(parsePositions(own));
-  if (extents.is_none())
-    return spec;
-  std::vector<nb::object> kinds = items(extents, 3, "extents (inputs, params, outputs)");
-  spec.inputExtents = parseExtents(kinds[0]);
-  spec.paramExtents = parseExtents(kinds[1]);
-  spec.outputExtents = parseExtents(kinds[2]);
-  return spec;
+PlanSpec rlx::runtime::parsePlanSpec(const std::vector<nb::object> &parts) {
+  std::vector<Value> values;
+  for (const nb::object &part : parts)
+    values.push_back(valueOf(part));
+  return readPlanSpec(Value::list(std::move(values)));
 }
 
 namespace {
@@ -278,15 +116,12 @@ nb::tuple linkObjects(const std::vector<nb::bytes> &objects, uint16_t machine, u
       linker.hostFunctions());
 }
 
-void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
-              const std::vector<std::pair<std::string, int64_t>> &symbols, int64_t arenaBytes,
-              const std::vector<std::pair<int64_t, int64_t>> &slots,
-              std::vector<std::string> kernels, std::vector<std::string> inputs,
-              std::vector<std::string> params, std::vector<std::string> outputs, nb::object calls,
-              nb::object blocks, nb::object positions, nb::object extents, int threads) {
-  PlanSpec spec =
-      parsePlanSpec(symbols, arenaBytes, slots, std::move(kernels), std::move(inputs),
-                    std::move(params), std::move(outputs), calls, blocks, positions, extents);
+void makePlan(Plan *self, std::shared_ptr<ObjectCode> code, nb::object symbols,
+              nb::object arenaBytes, nb::object slots, nb::object kernels, nb::object inputs,
+              nb::object params, nb::object outputs, nb::object calls, nb::object blocks,
+              nb::object positions, nb::object extents, int threads) {
+  PlanSpec spec = parsePlanSpec({symbols, arenaBytes, slots, kernels, inputs, params, outputs,
+                                 calls, blocks, positions, extents});
   nb::gil_scoped_release released;
   new (self) Plan(std::move(code), std::move(spec), threads == 0 ? defaultThreads() : threads);
 }

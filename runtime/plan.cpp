@@ -72,7 +72,7 @@ Memory::~Memory() {
 // Making a plan
 //===----------------------------------------------------------------------===//
 
-Plan::Plan(std::shared_ptr<ObjectCode> givenCode, PlanSpec givenSpec, int threads)
+Plan::Plan(std::shared_ptr<Symbols> givenCode, PlanSpec givenSpec, int threads)
     : code(std::move(givenCode)), spec((givenSpec.validate(), std::move(givenSpec))),
       maxThreads(threads), layout(spec) {
   if (threads < 1 || threads > kMaxThreads)

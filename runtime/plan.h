@@ -41,7 +41,7 @@ class Plan {
 public:
   /// Looks all kernels up and plans memory for the maxima of the symbols. Throws InputError where
   /// the description contradicts itself, ExecutionError where a kernel is missing.
-  Plan(std::shared_ptr<ObjectCode> code, PlanSpec spec, int threads);
+  Plan(std::shared_ptr<Symbols> code, PlanSpec spec, int threads);
 
   /// Runs every call in order. What holds positions is copied first. Addresses come in the order of
   /// the spec's names; `sizes` in the order of its symbols. Throws InputError, before anything ran,
@@ -98,7 +98,7 @@ private:
   class Runner;
 
   ForkSafeMutex turn;
-  const std::shared_ptr<ObjectCode> code;
+  const std::shared_ptr<Symbols> code;
   const PlanSpec spec;
   const int maxThreads;
   PlanSizes layout;

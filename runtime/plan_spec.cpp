@@ -476,7 +476,7 @@ void PlanSizes::checkRange(size_t number, const int32_t *values) const {
 // Code
 //===----------------------------------------------------------------------===//
 
-KernelFunctions::KernelFunctions(const ObjectCode &code, const std::string &name)
+KernelFunctions::KernelFunctions(const Symbols &code, const std::string &name)
     : compute(reinterpret_cast<decltype(compute)>(code.function(name))),
       units(reinterpret_cast<decltype(units)>(code.function(name + "_units"))),
       scratch(reinterpret_cast<decltype(scratch)>(code.function(name + "_scratch"))) {

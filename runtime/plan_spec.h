@@ -4,7 +4,7 @@
 #ifndef RLX_RUNTIME_PLAN_SPEC_H
 #define RLX_RUNTIME_PLAN_SPEC_H
 
-#include "loader.h"
+#include "symbols.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -278,7 +278,7 @@ struct KernelFunctions {
   std::optional<Signature> signature;
 
   /// Throws ExecutionError where one that every kernel has is missing.
-  KernelFunctions(const ObjectCode &code, const std::string &name);
+  KernelFunctions(const Symbols &code, const std::string &name);
 };
 
 /// Throws InputError where a call gives its kernel another number of buffers or dims than it takes.

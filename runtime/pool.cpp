@@ -8,13 +8,12 @@
 #include <cerrno>
 #include <cfenv>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sstream>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
@@ -410,10 +409,26 @@ namespace {
 
 std::vector<std::string> split(const std::string &text, char separator) {
   std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);)
-    parts.push_back(part);
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
   return parts;
+}
+
+/// What a file has; nothing where it can't be read. Streams of C++ would bring all of its locales
+/// into libraries that are linked with this.
+std::string contentsOf(const std::string &path) {
+  std::string contents;
+  FILE *file = std::fopen(path.c_str(), "re");
+  if (file == nullptr)
+    return contents;
+  char buffer[4096];
+  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), file))
+    contents.append(buffer, count);
+  std::fclose(file);
+  return contents;
 }
 
 bool contains(const std::vector<std::string> &list, const char *word) {
@@ -438,16 +453,13 @@ std::string pathBelowMount(std::string group, const std::string &mountRoot) {
 
 /// The quota written in `folder`, in CPUs; version 1 or 2 files.
 std::optional<double> quotaOfFolder(const std::string &folder, bool version2) {
-  double quota = 0, period = 0;
-  if (version2) {
-    std::ifstream file(folder + "/cpu.max");
-    if (!(file >> quota >> period)) // the word `max` fails here
-      return std::nullopt;
-  } else if (!(std::ifstream(folder + "/cpu.cfs_quota_us") >> quota) ||
-             !(std::ifstream(folder + "/cpu.cfs_period_us") >> period)) {
-    return std::nullopt;
-  }
-  if (quota <= 0 || period <= 0)
+  const std::string text = version2 ? contentsOf(folder + "/cpu.max")
+                                    : contentsOf(folder + "/cpu.cfs_quota_us") + " " +
+                                          contentsOf(folder + "/cpu.cfs_period_us");
+  char *rest = nullptr;
+  const double quota = std::strtod(text.c_str(), &rest); // 0 for the word `max`
+  const double period = std::strtod(rest, nullptr);
+  if (!(quota > 0) || !(period > 0))
     return std::nullopt;
   return quota / period;
 }
@@ -472,8 +484,7 @@ int parseThreads(const char *text, int maximum) {
 std::optional<double> cpuQuota(const std::string &root) {
   // Lines of /proc/self/cgroup: "0::/path" (version 2) or "3:cpu,cpuacct:/path" (version 1).
   std::string group1, group2;
-  std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
+  for (const std::string &line : split(contentsOf(root + "/proc/self/cgroup"), '\n')) {
     size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos)
       continue;
@@ -485,8 +496,7 @@ std::optional<double> cpuQuota(const std::string &root) {
   }
 
   std::optional<double> tightest;
-  std::ifstream mounts(root + "/proc/self/mountinfo");
-  for (std::string line; std::getline(mounts, line);) {
+  for (const std::string &line : split(contentsOf(root + "/proc/self/mountinfo"), '\n')) {
     // id, parent, device, root, mount point, options, any number of tags, "-", type, source,
     // options
     std::vector<std::string> fields = split(line, ' ');

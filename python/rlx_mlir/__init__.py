@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from rlx_mlir.runtime.cuda import CudaExecutable as CudaExecutable
     from rlx_mlir.runtime.device import DeviceArray as DeviceArray
     from rlx_mlir.runtime.executable import Executable as Executable
+    from rlx_mlir.runtime.exporting import save_shared as save_shared
     from rlx_mlir.runtime.loading import load as load
     from rlx_mlir.stages import draw as draw
     from rlx_mlir.stages import inspect as inspect
@@ -94,6 +95,7 @@ _EXPORTS: dict[str, str | None] = {
     "emit": "rlx_mlir.compiler",
     "from_torch": "rlx_mlir.pytorch",
     "load": "rlx_mlir.runtime.loading",
+    "save_shared": "rlx_mlir.runtime.exporting",
     "load_encoder": "rlx_mlir.models.embedding",
     "load_model": "rlx_mlir.models.loading",
     "errors": None,

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 from rlx_mlir.errors import ExecutionError
 
 __all__ = [
@@ -22,12 +25,22 @@ __all__ = [
     "dlpack_export",
     "dlpack_export_host",
     "dlpack_import",
+    "folder",
     "host_functions",
     "host_processor",
     "link_objects",
     "parallel_for",
     "worker_count",
 ]
+
+
+def folder() -> Path:
+    """Where the extension is, and what is installed with it."""
+    spec = importlib.util.find_spec("rlx_mlir._runtime")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
 
 try:
     from rlx_mlir._runtime import (

@@ -117,16 +117,13 @@ void makeArguments(Arguments *self, const std::vector<ArgumentTuple> &inputs,
 }
 
 void makePlan(CudaPlan *self, std::shared_ptr<ObjectCode> hostCode,
-              std::shared_ptr<DeviceCode> deviceCode, std::string name,
-              const std::vector<std::pair<std::string, int64_t>> &symbols, int64_t arenaBytes,
-              const std::vector<std::pair<int64_t, int64_t>> &slots,
-              std::vector<std::string> kernels, std::vector<std::string> inputs,
-              std::vector<int64_t> inputBytes, std::vector<std::string> params,
-              std::vector<std::string> outputs, std::vector<int64_t> outputBytes, nb::object calls,
-              nb::object blocks, nb::object positions, size_t graphs, bool wait) {
-  PlanSpec spec =
-      parsePlanSpec(symbols, arenaBytes, slots, std::move(kernels), std::move(inputs),
-                    std::move(params), std::move(outputs), calls, blocks, positions, nb::none());
+              std::shared_ptr<DeviceCode> deviceCode, std::string name, nb::object symbols,
+              nb::object arenaBytes, nb::object slots, nb::object kernels, nb::object inputs,
+              std::vector<int64_t> inputBytes, nb::object params, nb::object outputs,
+              std::vector<int64_t> outputBytes, nb::object calls, nb::object blocks,
+              nb::object positions, size_t graphs, bool wait) {
+  PlanSpec spec = parsePlanSpec({symbols, arenaBytes, slots, kernels, inputs, params, outputs,
+                                 calls, blocks, positions, nb::none()});
   nb::gil_scoped_release released;
   new (self)
       CudaPlan(std::move(hostCode), std::move(deviceCode), std::move(spec),

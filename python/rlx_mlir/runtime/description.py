@@ -70,6 +70,25 @@ def extents(artifact: Artifact) -> tuple[list[Extent], list[Extent], list[Extent
     return [given(spec) for spec in artifact.inputs], [given(spec) for spec in artifact.plan_parameters], outputs
 
 
+def plan_of(artifact: Artifact) -> dict[str, Any]:
+    """What a plan is made from: what `rlx_mlir._runtime.Plan` takes, in the order in which files have it."""
+    return {
+        "symbols": artifact.symbols,
+        "arena_bytes": artifact.arena_bytes,
+        "slots": artifact.slots,
+        "kernels": artifact.kernels,
+        "inputs": [spec.name for spec in artifact.inputs],
+        "params": [spec.name for spec in artifact.plan_parameters],
+        "outputs": [spec.name for spec in artifact.outputs],
+        "calls": artifact.calls,
+        "blocks": [own.words for own in artifact.blocks],
+        "positions": [
+            (own.kind, own.index, own.count[1], own.rows[1], own.limit[1], own.where) for own in artifact.positions
+        ],
+        "extents": extents(artifact),
+    }
+
+
 def check_prepared(spec: BufferSpec, array: Any) -> None:
     """Raises ExecutionError where a prepared parameter hasn't the size that the plan reads."""
     fits = array.ndim == len(spec.shape) and all(
@@ -145,4 +164,4 @@ def _check_indices(indices: Sequence[int], count: int) -> None:
             raise InputError(f"preparation reads value {index!r} of {count}")
 
 
-__all__ = ["Extent", "check_description", "check_prepared", "described", "extents"]
+__all__ = ["Extent", "check_description", "check_prepared", "described", "extents", "plan_of"]

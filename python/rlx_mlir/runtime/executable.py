@@ -23,7 +23,7 @@ from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean
 from rlx_mlir.place import located
 from rlx_mlir.runtime import shown
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
-from rlx_mlir.runtime.description import check_description, check_prepared, described, extents
+from rlx_mlir.runtime.description import check_description, check_prepared, described, plan_of
 from rlx_mlir.runtime.dispatch import DispatchReport, dispatch_report
 from rlx_mlir.runtime.own import Linked
 from rlx_mlir.runtime.prepare import Prepared, Shared, prepare
@@ -157,24 +157,7 @@ class Executable:
         with described(artifact):
             linked = Linked(artifact)
             try:
-                plan = native.Plan(
-                    linked.code,
-                    symbols=artifact.symbols,
-                    arena_bytes=artifact.arena_bytes,
-                    slots=artifact.slots,
-                    kernels=artifact.kernels,
-                    inputs=[spec.name for spec in artifact.inputs],
-                    params=[spec.name for spec in artifact.plan_parameters],
-                    outputs=[spec.name for spec in artifact.outputs],
-                    calls=artifact.calls,
-                    blocks=[own.words for own in artifact.blocks],
-                    positions=[
-                        (own.kind, own.index, own.count[1], own.rows[1], own.limit[1], own.where)
-                        for own in artifact.positions
-                    ],
-                    extents=extents(artifact),
-                    threads=threads or 0,
-                )
+                plan = native.Plan(linked.code, **plan_of(artifact), threads=threads or 0)
             except ExecutionError as error:
                 sizes = ", ".join(f"{symbol} = {size}" for symbol, size in artifact.symbols)
                 hint = f"; it was compiled for sizes up to {sizes}: 'maxima' declares others" if sizes else ""
@@ -209,6 +192,14 @@ class Executable:
     def params(self) -> tuple[BufferSpec, ...]:
         """What `set_params` needs."""
         return self.artifact.parameters
+
+    @property
+    def plan_params(self) -> dict[str, Any] | None:
+        """What calls read, by name: parameters as `set_params` has prepared them; None before."""
+        bound = self._bound
+        if bound is None:
+            return None
+        return {spec.name: array for spec, array in zip(self.artifact.plan_parameters, bound.arrays, strict=True)}
 
     @property
     def threads(self) -> int:

@@ -8,6 +8,10 @@ can end a process.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from pathlib import Path
+
 from rlx_mlir import native
 from rlx_mlir.errors import ExecutionError
 from rlx_mlir.runtime.artifact import Artifact
@@ -81,6 +85,14 @@ def check_target(artifact: Artifact) -> None:
         )
 
 
+def relied_on(target: Mapping[str, str]) -> list[str]:
+    """Those features of a target that end a process whose processor lacks them, as LLVM names them, in order."""
+    wanted = {word[1:] for word in target["features"].split(",") if word.startswith("+")}
+    if target["triple"].partition("-")[0] == "aarch64":
+        return sorted(wanted & _ARM_WORDS.keys())
+    return sorted(wanted - _X86_ALWAYS - _X86_BY_NAME)
+
+
 def missing(triple: str, features: str) -> str:
     """What this machine lacks for code of a target, in words; empty where nothing.
 
@@ -114,4 +126,4 @@ def lacking(needed: str, here: str, architecture: str) -> list[str]:
     return [name for name in wanted if name not in present | _X86_ALWAYS | _X86_BY_NAME]
 
 
-__all__ = ["check_target", "lacking", "missing"]
+__all__ = ["check_target", "lacking", "missing", "relied_on"]

@@ -36,6 +36,7 @@ from rlx_mlir.tools import (
     graphs,
     profile,
     serve,
+    shared,
     tune,
 )
 from rlx_mlir.tools.options import (
@@ -68,6 +69,7 @@ from rlx_mlir.tools.options import (
     own_passes,
     print_json,
     progress,
+    refuse,
     skipped_fusion,
     weights,
     writing,
@@ -480,12 +482,19 @@ def _time_compilation(
         "rlx emit smollm2 --stage asm --function decode --kernel attention_0",
         "rlx emit smollm2 --stage asm --triple aarch64-linux-gnu --cpu cortex-a76",
         "rlx emit smollm2 --stage ptx --target nvptx --chip sm_90",
+        "rlx emit smollm2 --stage shared -o libsmollm2.so",
+        "rlx emit graph.mlir --stage shared --params weights.npz --weights embed -o libgraph.so",
     )
 )
 def emit(
     model: ModuleArgument,
-    stage: Annotated[Stage, typer.Option(help="Where to stop.")] = Stage.mir,
-    function: Annotated[Program, typer.Option(help="Which module of a model.")] = Program.prefill,
+    stage: Annotated[
+        Stage, typer.Option(help="Where to stop; shared: a library for C, with its header and weights.")
+    ] = Stage.mir,
+    function: Annotated[
+        Program | None,
+        typer.Option(help="Which module of a model; prefill, or all of them for stage shared.", show_default=False),
+    ] = None,
     activations: ActivationsOption = Activations.auto,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
@@ -505,27 +514,44 @@ def emit(
     skip_fusion: SkipFusionOption = None,
     load: LoadOption = None,
     output: OutputOption = None,
+    where: Annotated[
+        shared.Weights | None,
+        typer.Option("--weights", help="Of a shared library: in it, in a file beside it, or given by its callers."),
+    ] = None,
+    params: Annotated[
+        Path | None,
+        typer.Option(help="Of a shared library of a .mlir file or artefact: .npz file with its parameters."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of a shared library: what the names of its functions in C begin with.")
+    ] = None,
+    cc: Annotated[str | None, typer.Option(help="C compiler that links a shared library; CC, or cc.")] = None,
 ) -> None:
-    """Print a module as the compiler has it at one of its stages."""
+    """Print a module as the compiler has it at one of its stages; or write it as a shared library."""
     from rlx_mlir import compiler, stages
 
-    module, maxima = any_module(model, function.value, context, chunk)
-    show = stages.inspect if inspect else compiler.emit
     machine: dict[str, Any] = {
         "triple": triple,
         "cpu": cpu,
         "features": features,
-        "target": target.value,
-        "chip": chip,
-        "ptx": ptx,
         "passes": own_passes(passes, load),
         "skip_fusion": skipped_fusion(skip_fusion),
     }
+    if stage is Stage.shared:
+        others = {"inspect": inspect, "kernel": kernel, "target": target is not Target.cpu, "chip": chip, "ptx": ptx}
+        refuse("a shared library", others)
+        library = shared.Library(output, where or shared.Weights.auto, params, name, cc)
+        shared.emit_shared(model, library, function, activations, context, chunk, machine)
+        return
+    refuse(f"stage {stage.value}", {"weights": where, "params": params, "name": name, "cc": cc})
+    module, maxima = any_module(model, (function or Program.prefill).value, context, chunk)
+    show = stages.inspect if inspect else compiler.emit
     if kernel is not None:
         if inspect:
             raise InputError("'--kernel' chooses code, which '--inspect' doesn't show: leave one of them out")
         machine["kernel"] = kernel
     chosen = activations_of(module, activations, target)
+    machine |= {"target": target.value, "chip": chip, "ptx": ptx}
     text = show(module, stage.value, activations=chosen, maxima=maxima, **machine).rstrip("\n")
     if output is None:
         typer.echo(text)

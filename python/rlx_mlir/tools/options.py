@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rlx_mlir.frontends.model_file import ModelFile
     from rlx_mlir.hir import GraphModule
     from rlx_mlir.models.config import ModelConfig
+    from rlx_mlir.models.encoder_config import EncoderConfig
 
 
 #: Lines that say how far something is, where stderr isn't a terminal.
@@ -61,6 +62,7 @@ class Stage(str, enum.Enum):
     nvvm = "nvvm"
     ptx = "ptx"
     host = "host"
+    shared = "shared"
 
 
 class Target(str, enum.Enum):
@@ -248,7 +250,7 @@ def any_module(model: str, program: str, context: int | None, chunk: int) -> tup
     """A module in a file, or of a model, and the largest sizes of its symbolic dimensions where they are known."""
     if is_module_file(model):
         return read_module(model).module, {}
-    if _is_encoder(model):
+    if is_encoder(model):
         return encoder_module(model)
     return model_module(model, program, context, chunk)
 
@@ -269,13 +271,13 @@ def weights(model: str, context: int | None) -> dict[str, np.ndarray]:
 
     if is_module_file(model):
         return dict(read_module(model).params)
-    if _is_encoder(model):
+    if is_encoder(model):
         return {}
     file, config = opened(model)
     return decoder.parameters(config, file, check_context(config, context))
 
 
-def _is_encoder(model: str) -> bool:
+def is_encoder(model: str) -> bool:
     """Whether a name or a path is that of an encoder."""
     from rlx_mlir.models.hub import ENCODERS, is_encoder_folder
 
@@ -286,12 +288,27 @@ def _is_encoder(model: str) -> bool:
 def encoder_module(model: str) -> tuple[GraphModule, dict[str, int]]:
     """The graph of an encoder's module, and the largest sizes of its symbolic dimensions."""
     from rlx_mlir.models import embedding, encoder
+
+    config, _ = _opened_encoder(model)
+    return encoder.build(config), embedding.maxima(config, embedding.BATCH)
+
+
+def encoder_weights(model: str) -> dict[str, np.ndarray]:
+    """The parameters of an encoder's module, by name."""
+    from rlx_mlir.models import encoder
+
+    return encoder.parameters(*_opened_encoder(model))
+
+
+def _opened_encoder(model: str) -> tuple[EncoderConfig, Any]:
+    """The configuration of an encoder, and its weights."""
+    from rlx_mlir.models import embedding
     from rlx_mlir.models.encoder_config import EncoderConfig
     from rlx_mlir.models.hub import resolve_folder
 
     folder = resolve_folder(model)
-    config = EncoderConfig.from_folder(folder, embedding.open_weights(folder))
-    return encoder.build(config), embedding.maxima(config, embedding.BATCH)
+    opened = embedding.open_weights(folder)
+    return EncoderConfig.from_folder(folder, opened), opened
 
 
 @contextmanager

@@ -402,6 +402,12 @@ def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
             of_files=True,
         ),
         "load": Call(rlx.load, (folder / "f.rlx",), of_files=True),
+        "save_shared": Call(
+            rlx.save_shared,
+            (rlx.compile(m), folder / "libf.so"),
+            {"params": {"w": np.ones(4, np.float32)}},
+            of_files=True,
+        ),
         "load_encoder": Call(rlx.load_encoder, (encoder,), {"batch": 2}, theirs=("class", "None", "2**63", "2**64")),
         "load_model": Call(
             rlx.load_model, (model,), {"context": 64, "chunk": 8}, theirs=("class", "None", "2**63", "2**64")

@@ -193,6 +193,7 @@ LINES = (
     "emit {llama} --stage mir --function decode --activations exact --context 64 --chunk 16 --inspect",
     "emit {module} --stage asm --kernel {kernel}",
     "emit {module} --stage ptx --target nvptx --chip sm_90a --ptx 8.6",
+    "emit {module} --stage shared --params {weights} --weights embed --name own --cc cc -o {out}.so",
     "emit {module} --stage kernels --load {passes} --pass after:rlx-fuse=cse --skip-fusion mir-fuse-swiglu",
     "draw {llama} --stage mir --function decode --depth 0 --activations exact --context 64 --chunk 16 -o {out}.svg",
     "export {module} --stage kernels --activations exact -o {out}.json",

@@ -44,6 +44,7 @@ ELSEWHERE = {
     "README.md": "project/test_packaging.py",
     "docs/writing-a-pass.md": "project/test_packaging.py",
     "docs/debugging.md": "tools/test_reports.py",
+    "docs/c-api.md": "runtime/test_c_examples.py",
     "docs/formats.md": "formats/test_own_formats.py",
     "docs/onnx.md": "onnx_files/test_onnx_import.py",
     "docs/own-operations.md": "hir/test_own_ops.py",
@@ -64,8 +65,8 @@ HERE = (
 _STAND_INS = {"MODEL": "smollm2", "PROMPT": "x", "FILE": "x.gguf", "TEXT…": "x", "MODULE": "x.mlir"}
 
 
-#: Names with a dot that are attributes of IR.
-_ATTRIBUTES = ("rlx.pdl",)
+#: Names with a dot that are an attribute of IR, and a header.
+_ATTRIBUTES = ("rlx.pdl", "rlx.h")
 #: Names that begin as those of passes do.
 _OTHERS = ("rlx-mlir-runtime", "rlx-run")
 
