@@ -345,7 +345,7 @@ class BlockFormat:
             return self.is_weight
         if self.grid is not None or self.trits is not None:
             return False
-        if self.values and (self.sub != self.block or self.floats_per_block > 1 or self.float_type == "ue4m3"):
+        if self.values and (self.floats_per_block > 1 or self.float_type == "ue4m3"):
             return False
         planes = [plane for planes in (self.quants, *(part.planes for part in self.factors)) for plane in planes]
         used = {plane.field for plane in planes} | {part.field for part in self.factors}

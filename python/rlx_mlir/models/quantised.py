@@ -13,7 +13,6 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CacheError, InputError, RlxError
-from ..formats import FORMATS_BY_ID, encode, get_format
+from ..formats import FORMATS_BY_ID, encoded_pieces, get_format
 from ..frontends.gguf import GGUFFile, Tensor, write_gguf
 from ..frontends.model_file import ModelFile, ModelMetadata, TensorInfo
 from ..paths import cache_dir, check_private, make_private
@@ -40,9 +39,6 @@ _WIDER = {
 
 _ROUTERS = "ffn_gate_inp.weight"
 """The end of the names of matrices that choose experts: they stay as they are, as a choice has no small errors."""
-
-_CHUNK = 1 << 22
-"""Elements that a thread quantises at a time."""
 
 
 def quantised_type(kind: str, k: int) -> str | None:
@@ -217,15 +213,12 @@ def _pieces(
     dense = get_format(info.type_id).dense
     assert dense is not None
     values = rows.view(dense)
-    step = max(1, _CHUNK // info.k)
-    threads = len(os.sched_getaffinity(0))
-    with ThreadPoolExecutor(threads) as pool:
-        for start in range(0, info.rows, step * threads):
-            parts = [values[at : at + step] for at in range(start, min(start + step * threads, info.rows), step)]
-            try:
-                yield from pool.map(lambda part: encode(kind, part.astype(np.float32)), parts)
-            except InputError as error:
-                raise InputError(f"tensor '{info.name}' can't be quantised to {kind}: {error}") from None
+    try:
+        yield from encoded_pieces(
+            kind, lambda start, stop: values[start:stop].astype(np.float32), info.rows, info.k
+        )
+    except InputError as error:
+        raise InputError(f"tensor '{info.name}' can't be quantised to {kind}: {error}") from None
     file.release()
 
 
