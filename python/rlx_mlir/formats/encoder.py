@@ -73,9 +73,10 @@ def encode(
     blocks = x.reshape(count, -1, fmt.block)
     each = None if weights is None else _checked_weights(weights, k).reshape(-1, fmt.block)
     step = max(1, CHUNK // k)
-    for start in range(0, count, step):
-        own = out[start : start + step]
-        insert_codes(fmt, own, _codes(fmt, blocks[start : start + step], each, own))
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large for a scale is said where it is stored
+        for start in range(0, count, step):
+            own = out[start : start + step]
+            insert_codes(fmt, own, _codes(fmt, blocks[start : start + step], each, own))
     return out
 
 

@@ -99,6 +99,8 @@ def _first(blocks: _Blocks, what: Scaled, factors: Floats) -> tuple[Floats, Floa
 def quantised_blocks(fmt: BlockFormat, own: Elements, exponents: np.ndarray, *, rounds: int = 2) -> NestedCodes:
     """Codes of small squared error.
 
+    Floats that the format can't store are infinite, as they are the first time that they are found.
+
     Args:
         fmt: has sub-blocks with integers for scales.
         own: sub-blocks as columns, those of a block one after the other, of magnitudes up to 1.
@@ -119,10 +121,13 @@ def quantised_blocks(fmt: BlockFormat, own: Elements, exponents: np.ndarray, *, 
         dmin, minima = _first(blocks, fmt.minimum, blocks.by_block(minimum * np.float32(fmt.minimum_sign)))
     d, scales = _first(blocks, fmt.scale, blocks.by_block(scale))
     state = _State(d, scales, dmin, minima, np.full(own.x.shape[1], np.inf, np.float32))
+    if not np.isfinite(d).all() or not np.isfinite(dmin).all():
+        rounds = 0  # a search would find that 0 is better than infinity
     for _ in range(rounds):
         _improve_integers(blocks, levels, state)
         _improve_floats(blocks, levels, state)
-    _improve_integers(blocks, levels, state)
+    if rounds:
+        _improve_integers(blocks, levels, state)
     q, _ = _rounded(blocks, levels, state.d, state.scales, state.dmin, state.minima)
     has = fmt.minimum is not None
     return NestedCodes(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ..errors import InputError, did_you_mean
 from ..formats import get_format
 from .config import ModelConfig
+from .quantised import quantised_type
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,6 @@ MIXES: Mapping[str, Mix] = {
 """By name."""
 
 _ALIASES = {"q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}
-
-_NARROWER_ROWS = {
-    **{"q2_k": "iq4_nl", "q3_k": "iq4_nl", "iq4_xs": "iq4_nl"},
-    **{"q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0"},
-}
-"""What a matrix becomes whose rows aren't a multiple of the type's blocks: a type of blocks of 32; else f16."""
 
 
 def named_mix(name: str) -> Mix:
@@ -192,13 +187,12 @@ class Rules:
 
     def type_of(self, name: str, k: int) -> str:
         """The type of a matrix by its name and the elements of a row: where these aren't a multiple of the blocks of
-        the type that the mix wants, it is one of blocks of 32, and f16 where they aren't a multiple of 32 either."""
+        the type that the mix wants, it is a wider one of blocks of 32 (`quantised_type`), q8_0 for the output matrix, and
+        f16 where they aren't a multiple of 32 either."""
         own = self.wanted(name)
         if own == self.mix.head and not self.mix.dense and k % get_format(own).block and self._is_head(name):
             own = "q8_0"
-        if k % get_format(own).block:
-            own = _NARROWER_ROWS.get(own, own)
-        return "f16" if k % get_format(own).block else own
+        return quantised_type(own, k) or "f16"
 
     def _is_head(self, name: str) -> bool:
         return name == ("token_embd.weight" if self.tied else "output.weight")

@@ -33,7 +33,7 @@ QUANTISED = tuple(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.name in WEIG
 
 _WIDER = {
     **{"q2_k": "q4_0", "q3_k": "q4_0", "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0", "q8_k": "q8_0"},
-    **{"tq1_0": "q4_0", "tq2_0": "q4_0", "q1_0": "q4_0"},
+    **{"tq1_0": "q4_0", "tq2_0": "q4_0", "q1_0": "q4_0", "iq4_xs": "iq4_nl"},
 }
 """What a matrix becomes whose rows aren't a multiple of the type's blocks: a type of blocks of 32, with more bits."""
 
