@@ -5,7 +5,8 @@ Files name the regular expressions that cut texts before merging, and can't desc
 some texts: where none of them cuts all of these as the folder's tokenizer does, it is one that files can't say.
 
 Vocabularies of SentencePiece have merges in a folder, best first, and scores of tokens in a file. A merge that comes
-earlier has the better score, so that the score of a token is the number of its first merge, negated.
+earlier has the better score, so that the score of a token is the number of its first merge, negated. Files put a space
+in front of texts that begin with one, too, which some folders don't.
 """
 
 from __future__ import annotations
@@ -75,21 +76,25 @@ def vocabulary_of(metadata: Mapping[str, Any], rows: int, *, origin: str) -> dic
         found[f"{prefix}merges"] = merges
     else:
         found[f"{prefix}scores"] = _scores(tokens, merges)
-        found[f"{prefix}add_space_prefix"] = tokenizer.add_space_prefix
     found |= {f"{prefix}{word}": index for word, index in _special(metadata, tokenizer)}
-    names = [name for name in PRE_TOKENIZERS if (name in IGNORE_MERGES) == bool(model.get("ignore_merges"))]
+    choices: list[dict[str, Any]] = [
+        {f"{prefix}pre": name}
+        for name in PRE_TOKENIZERS
+        if (name in IGNORE_MERGES) == bool(model.get("ignore_merges"))
+    ]
     if tokenizer.kind == "llama":
-        names = ["default"]
-    differing = {}
-    for name in names:
-        own = {**found, f"{prefix}pre": name}
+        choices = [{f"{prefix}pre": "default", f"{prefix}add_space_prefix": each} for each in (True, False)]
+    differing = []
+    for choice in choices:
+        own = {**found, **choice}
         text = _differing(tokenizer, Tokenizer.from_metadata(own, origin=origin))
         if text is None:
             return own
-        differing[name] = text
+        words = ", ".join(f"{key.removeprefix(prefix)} {value}" for key, value in choice.items())
+        differing.append(f"{words}: {text!r}")
     raise UnsupportedError(
-        f"{origin}: a file can't have the vocabulary: none of the pre-tokenizers that files name cuts texts as "
-        "tokenizer.json does: " + ", ".join(f"'{name}' differs for {text!r}" for name, text in differing.items())
+        f"{origin}: a file can't have the vocabulary: by none of the ways that files name, texts have the tokens that "
+        f"they have by tokenizer.json; those that differ are, by {'; by '.join(differing)}"
     )
 
 
@@ -118,8 +123,13 @@ def _scores(tokens: list[str], merges: list[str]) -> np.ndarray:
 
 
 def _differing(one: Tokenizer, other: Tokenizer) -> str | None:
-    """A text that two tokenizers cut into other tokens; None where there is none among those tried."""
-    return next((text for text in _TRIED if one.tokenize(text) != other.tokenize(text)), None)
+    """A text that two tokenizers cut into other tokens; None where there is none among those tried.
+
+    Where a space goes in front of texts, files put one in front of a space, too, and some folders don't: such texts
+    aren't tried.
+    """
+    tried = (text for text in _TRIED if not (other.add_space_prefix and text.startswith(" ")))
+    return next((text for text in tried if one.tokenize(text) != other.tokenize(text)), None)
 
 
 __all__ = ["vocabulary_of"]
