@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A model for EleutherAI's lm-evaluation-harness, the package `lm_eval`, which asks for likelihoods and texts.
 
-`language_model` gives what `lm_eval.simple_evaluate(model=…)` takes; the package is loaded there, and needed for nothing
-else. Texts are cut into tokens as transformers cuts them for it: control tokens are recognised in them, and a token that
-begins texts stands in front where the vocabulary asks for it.
+`language_model` gives what `lm_eval.simple_evaluate(model=…)` takes; the package is loaded there, and needed for
+nothing else. Texts are cut into tokens as transformers cuts them for it: control tokens are recognised in them, and a
+token that begins texts stands in front where the vocabulary asks for it.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ class Answers:
         """The text of the chat template where one is asked for."""
         return self.model.chat_template.source if chat_template else None
 
-    def apply_chat_template(
-        self, chat_history: Sequence[Mapping[str, str]], add_generation_prompt: bool = True
-    ) -> str:
+    def apply_chat_template(self, chat_history: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
         """Messages in the chat template."""
         return self.model.chat_template.render(chat_history, add_generation_prompt=add_generation_prompt)
 
@@ -121,7 +119,7 @@ class Answers:
         return given, whole[len(given) :]
 
     def _score(self, given: Sequence[int], wanted: Sequence[int]) -> tuple[float, bool]:
-        """The log of the probability of some tokens behind others, of which those are left out that are too far back."""
+        """The log of the probability of some tokens behind others, leaving out those that are too far back."""
         if not wanted:
             return 0.0, True
         room = self.model.context

@@ -118,7 +118,9 @@ def compare_layers(
     size = min(len(ids), TOKENS, *(config.context for config in configs))
     own = [int(index) for index in ids[:size]]
     if not own or not 0 <= min(own) <= max(own) < configs[0].vocab:
-        raise InputError(f"'ids' are tokens from 0 to {configs[0].vocab - 1}, one at least, but got {checks.shown(ids)}")
+        raise InputError(
+            f"'ids' are tokens from 0 to {configs[0].vocab - 1}, one at least, but got {checks.shown(ids)}"
+        )
     found = []
     for number, (each, config) in enumerate(zip((file, other), configs, strict=True)):
         if progress is not None:

@@ -16,7 +16,6 @@ from .panels import (
     panel_layout,
     unpack_panels,
 )
-from .pieces import encoded_pieces
 from .planes import (
     PLANE_FORMATS,
     PlaneLayout,
@@ -52,7 +51,6 @@ __all__ = [
     "decode_scaled",
     "each_format",
     "encode",
-    "encoded_pieces",
     "get_format",
     "pack_panels",
     "pack_planes",

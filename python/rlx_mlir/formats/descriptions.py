@@ -339,7 +339,7 @@ class BlockFormat:
     @property
     def encodable(self) -> bool:
         """Whether a quantiser follows from the description: the dense weights, and blocks that hold nothing but scales,
-        minima and integers. Beside minima these are unsigned, without offset; those of tables have one scale for a
+        minima and integers. Beside minima these are unsigned, without offset; those of tables have one float for a
         block."""
         if not self.is_weight or self.dense is not None or self.rule:
             return self.is_weight

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Quantisers, for tests and tools: each block on its own, by one rule for each kind of format.
+"""Quantisers: each block on its own, by one rule for each kind of format.
 
-Blocks whose scales and minima are floats alone are rounded as the public encoders round them. Where integers scale
-sub-blocks (K-quants), each sub-block first gets the scale and minimum that it would have alone,
+Blocks whose scales and minima are floats alone are rounded as the public encoders round them, unless columns have
+weights. All others are searched for what has a small squared error, weighted where there are weights (`search`):
 
-    scale = (max - low) / (2^bits - 1), minimum = -low, low = min(min, 0)      where the format has minima, else
-    scale = x / -offset, x the element of the largest magnitude; max(x, 0) / (2^bits - 1) where q has no sign
+- With codes of a table, or weights, the scale, or scale and minimum, that some to begin with lead to.
+- Where integers scale sub-blocks (K-quants, iq4_xs), each sub-block first gets what it would have alone. Then d and
+  dmin are the largest of them in the block divided by the largest integer, and integers and floats are improved in
+  turns (`nested`).
 
-then d and dmin are the largest of them in the block divided by the largest integer and rounded to f16, S and M are the
-scales and minima divided by d and dmin and rounded, and q are the elements rounded with what S, M, d and dmin give. All
-rounding is to nearest even and saturates. What is too small for f16 scales becomes 0.
+What is too small for f16 scales becomes 0.
 
-Codes of a table are those of the nearest numbers. A block's scale is the one of least squared error among some: those
-that map the element of the largest magnitude near an end of the table, each then fitted to the codes that follow from
-it. Scales that are powers of two, those of mxfp4 and all of three numbers, of tq1_0 and tq2_0, are the public ones: the
+Scales that are powers of two, those of mxfp4 and all of three numbers, of tq1_0 and tq2_0, are the public ones: the
 largest power of two that leaves the largest element in the table's range, and the largest magnitude. q8_k maps the
 element of the largest magnitude to -127, and holds sums of 16 integers.
 
@@ -42,6 +40,12 @@ def encode(
     format: str | int | BlockFormat, values: np.ndarray, *, weights: npt.NDArray[np.float32] | None = None
 ) -> Bytes:
     """Quantises f32 ``[rows, k]`` to uint8 ``[rows, rowbytes]``; the module says how.
+
+    Args:
+        format: the format, its name or its GGUF type number.
+        values: what is quantised.
+        weights: what squared errors of the k columns count, f32 ``[k]``, at least 0 and not all 0; all alike without
+            them. Dense formats, and those of powers of two and of three numbers, are rounded as without.
 
     Raises UnsupportedError for formats without quantiser (see `BlockFormat.encodable`). Raises InputError, with the
     index, for NaN and infinity, and for a value beyond the format's range: one that rounds to infinity in a dense
@@ -88,8 +92,9 @@ def _checked_weights(weights: np.ndarray, k: int) -> Floats:
     """Weights of the k columns, of which the mean is 1."""
     own = as_array("'weights'", weights)
     if own.shape != (k,) or own.dtype.kind != "f":
-        raise InputError(f"'weights' must be floats [{k}], one for each column, but are {element_word(own.dtype)} "
-            f"{list(own.shape)}")
+        raise InputError(
+            f"'weights' must be floats [{k}], one for each column, but are {element_word(own.dtype)} {list(own.shape)}"
+        )
     mean = float(own.mean(dtype=np.float64))
     if not (own >= 0).all() or not 0 < mean < np.inf:
         raise InputError("'weights' must be finite numbers of at least 0, not all of them 0")
@@ -167,7 +172,7 @@ def _nested(fmt: BlockFormat, blocks: Floats, weights: Floats | None, out: Bytes
     for what, d, integers in ((fmt.scale, found.d, found.scales), (fmt.minimum, found.dmin, found.minima)):
         if what is None or d is None or integers is None:
             continue
-        _store_float(fmt, out, what.field, np.ldexp(d, exponents).reshape(shape), blocks)
+        _store_float(fmt, out, what.field, np.ldexp(d / np.float32(fmt.unit), exponents).reshape(shape), blocks)
         if what.planes:
             insert_factor_integers(fmt, out, what, integers.astype(np.int16).reshape(*shape[:2], -1))
     q = found.q.transpose(1, 2, 0).reshape(blocks.shape)
@@ -251,23 +256,21 @@ def _searched(fmt: BlockFormat, blocks: Floats, weights: Floats | None, out: Byt
     own, exponents = _elements(blocks, fmt.block, weights)
     levels, shape = levels_of(fmt), (*blocks.shape[:2], 1)
 
-    def stored(field: str, number: Floats) -> Floats:
-        whole = np.ldexp(number, exponents).reshape(shape)
-        return np.ldexp(_store_float(fmt, out, field, whole, blocks).reshape(-1), -exponents)
-
     unit = np.float32(fmt.unit)
+
+    def stored(field: str, number: Floats) -> Floats:
+        whole = np.ldexp(number / unit, exponents).reshape(shape)
+        return np.ldexp(_store_float(fmt, out, field, whole, blocks).reshape(-1), -exponents) * unit
+
     if fmt.minimum is None:
         starts = [
-            own.largest / np.float32(end * near)
-            for end in (levels.least, levels.most)
-            for near in _NEAR_AN_END
-            if end
+            own.largest / np.float32(end * near) for end in (levels.least, levels.most) for near in _NEAR_AN_END if end
         ]
-        d = stored(fmt.scale.field, best_scale(own, levels, starts, 2) / unit)
+        d = stored(fmt.scale.field, best_scale(own, levels, starts, 2))
         x = own.x
     else:
         scale, minimum = best_line(own, levels.most, _NEAR_AN_END, 2, below=False)
-        d = stored(fmt.scale.field, scale / unit)
+        d = stored(fmt.scale.field, scale)
         x = own.x - stored(fmt.minimum.field, minimum * fmt.minimum_sign) * np.float32(fmt.minimum_sign)
-    q = levels.nearest(x, inverse(d * unit))
+    q = levels.nearest(x, inverse(d))
     return _codes_of(fmt, q.T.reshape(blocks.shape))

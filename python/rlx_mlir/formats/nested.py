@@ -19,7 +19,7 @@ class NestedCodes:
     """What a block stores.
 
     Attributes:
-        d, dmin: f32 [blocks], of the type that the format stores; dmin is None where it has no minima.
+        d, dmin: f32 [blocks], times the format's unit what it stores; dmin is None where it has no minima.
         scales, minima: integers, f32 [blocks, sub-blocks].
         q: the numbers of the elements, f32 [elements of a sub-block, blocks, sub-blocks].
     """
@@ -57,8 +57,9 @@ class _Blocks:
     def stored(self, what: Scaled | None, d: Floats) -> Floats:
         """Floats of blocks, [blocks], as the format stores them."""
         assert what is not None
-        rounded = np.ldexp(d, self.exponents).astype(self.fmt.field(what.field).dtype).astype(np.float32)
-        return np.ldexp(rounded, -self.exponents)
+        unit = np.float32(self.fmt.unit)
+        rounded = np.ldexp(d / unit, self.exponents).astype(self.fmt.field(what.field).dtype).astype(np.float32)
+        return np.ldexp(rounded, -self.exponents) * unit
 
     def by_block(self, columns: Floats) -> Floats:
         """[blocks, sub-blocks] of numbers of columns."""

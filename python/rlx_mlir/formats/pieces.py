@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Matrices that are quantised some rows at a time, by several threads: of the largest, no more than that is in memory.
-"""
+"""Matrices that are quantised some rows at a time, by several threads: no more than these are in memory."""
 
 from __future__ import annotations
 

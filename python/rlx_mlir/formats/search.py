@@ -28,7 +28,8 @@ _ROUND = np.float32(1.5 * 2**23)
 def inverse(d: Floats) -> Floats:
     """1 / d, or 0 where d is 0 or subnormal."""
     exists = np.abs(d) >= _TINY
-    return np.divide(np.float32(1), d, out=np.zeros_like(d), where=exists)
+    found: Floats = np.divide(np.float32(1), d, out=np.zeros_like(d), where=exists)
+    return found
 
 
 def dot(a: Floats, b: Floats) -> Floats:
@@ -104,7 +105,8 @@ class Elements:
     def largest(self) -> Floats:
         """The element of the largest magnitude of each column."""
         low, high = self.x.min(axis=0), self.x.max(axis=0)
-        return np.where(-low > high, low, high)
+        found: Floats = np.where(-low > high, low, high)
+        return found
 
     def with_weights(self, q: Floats) -> Floats:
         """q times the weights."""

@@ -187,8 +187,8 @@ class Rules:
 
     def type_of(self, name: str, k: int) -> str:
         """The type of a matrix by its name and the elements of a row: where these aren't a multiple of the blocks of
-        the type that the mix wants, it is a wider one of blocks of 32 (`quantised_type`), q8_0 for the output matrix, and
-        f16 where they aren't a multiple of 32 either."""
+        the type that the mix wants, it is a wider one of blocks of 32 (`quantised_type`), q8_0 for the output matrix,
+        and f16 where they aren't a multiple of 32 either."""
         own = self.wanted(name)
         if own == self.mix.head and not self.mix.dense and k % get_format(own).block and self._is_head(name):
             own = "q8_0"

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CacheError, InputError, RlxError
-from ..formats import FORMATS_BY_ID, encoded_pieces, get_format
+from ..formats import FORMATS_BY_ID, get_format
+from ..formats.pieces import encoded_pieces
 from ..frontends.gguf import GGUFFile, Tensor, write_gguf
 from ..frontends.model_file import ModelFile, ModelMetadata, TensorInfo
 from ..paths import cache_dir, check_private, make_private
@@ -214,9 +215,7 @@ def _pieces(
     assert dense is not None
     values = rows.view(dense)
     try:
-        yield from encoded_pieces(
-            kind, lambda start, stop: values[start:stop].astype(np.float32), info.rows, info.k
-        )
+        yield from encoded_pieces(kind, lambda start, stop: values[start:stop].astype(np.float32), info.rows, info.k)
     except InputError as error:
         raise InputError(f"tensor '{info.name}' can't be quantised to {kind}: {error}") from None
     file.release()

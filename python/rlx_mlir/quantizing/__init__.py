@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+
 from rlx_mlir.models.mixes import MIXES
 from rlx_mlir.models.opening import open_model
 from rlx_mlir.quantizing.files import Plan, Planned, Progress, plan, quantize_file

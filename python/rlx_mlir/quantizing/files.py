@@ -6,15 +6,16 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rlx_mlir.errors import InputError, RlxError
-from rlx_mlir.formats import encoded_pieces, get_format
+from rlx_mlir.errors import InputError
+from rlx_mlir.formats import get_format
+from rlx_mlir.formats.pieces import encoded_pieces
 from rlx_mlir.frontends.gguf import Tensor, write_gguf
 from rlx_mlir.frontends.model_file import ModelFile, TensorInfo
 from rlx_mlir.models.mixes import Mix, Rules, is_quantised, named_mix
@@ -72,9 +73,7 @@ class Plan:
     @property
     def requantised(self) -> int:
         """Tensors that were rounded before, to blocks of another type: their errors add up."""
-        return sum(
-            tensor.type != tensor.source and get_format(tensor.source).dense is None for tensor in self.tensors
-        )
+        return sum(tensor.type != tensor.source and get_format(tensor.source).dense is None for tensor in self.tensors)
 
     def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""

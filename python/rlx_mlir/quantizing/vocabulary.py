@@ -78,9 +78,7 @@ def vocabulary_of(metadata: Mapping[str, Any], rows: int, *, origin: str) -> dic
         found[f"{prefix}scores"] = _scores(tokens, merges)
     found |= {f"{prefix}{word}": index for word, index in _special(metadata, tokenizer)}
     choices: list[dict[str, Any]] = [
-        {f"{prefix}pre": name}
-        for name in PRE_TOKENIZERS
-        if (name in IGNORE_MERGES) == bool(model.get("ignore_merges"))
+        {f"{prefix}pre": name} for name in PRE_TOKENIZERS if (name in IGNORE_MERGES) == bool(model.get("ignore_merges"))
     ]
     if tokenizer.kind == "llama":
         choices = [{f"{prefix}pre": "default", f"{prefix}add_space_prefix": each} for each in (True, False)]

@@ -96,9 +96,7 @@ def evaluate(
         compared = None
         if layers and other is not None:
             ids = own.tokenize(content)
-            compared = compare_layers(
-                own.file, other.file, ids, tolerance=tolerance, threads=threads, progress=say
-            )
+            compared = compare_layers(own.file, other.file, ids, tolerance=tolerance, threads=threads, progress=say)
     if as_json:
         rows: dict[str, Any] = {"per_token": _rows(own, found)} if per_token else {}
         rows |= {"layers": compared.to_dict()} if compared is not None else {}
@@ -151,4 +149,7 @@ def _layers(compared: Comparison) -> list[str]:
     first = compared.first
     if first is None:
         return [*lines, f"no part differs by more than {compared.tolerance:g}"]
-    return [*lines, f"the first part that differs by more than {compared.tolerance:g} is {first.name}: {first.error:.2e}"]
+    return [
+        *lines,
+        f"the first part that differs by more than {compared.tolerance:g} is {first.name}: {first.error:.2e}",
+    ]

@@ -58,9 +58,7 @@ def quantize(
     if not dry_run:
         assert output is not None
         with writing(output), fraction_done(f"writing {output.name}") as show:
-            planned = quantize_file(
-                source, output, type, importance=importance, threads=threads, progress=show
-            )
+            planned = quantize_file(source, output, type, importance=importance, threads=threads, progress=show)
     if as_json:
         print_json({"model": model, "output": None if dry_run else str(output), **planned.to_dict()})
         return

@@ -138,5 +138,7 @@ def test_halves_are_windows_with_nothing_in_common(tiny_llama: Path) -> None:
     assert with_bos.losses[2] == pytest.approx(-at[3, first[4]], rel=1e-4)
     with pytest.raises(InputError, match="'halves' has windows with nothing in common, but 'stride' is 3"):
         evaluate(model, TEXT, halves=True, stride=3)
-    with pytest.raises(InputError, match="must fill a window of 4 positions or more, but has 5 tokens, and the window 6"):
+    with pytest.raises(
+        InputError, match="must fill a window of 4 positions or more, but has 5 tokens, and the window 6"
+    ):
         evaluate(model, "the cat", halves=True)

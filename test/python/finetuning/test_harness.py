@@ -128,7 +128,9 @@ def test_texts_are_continued_up_to_one_of_some(model: Any) -> None:
     (whole,) = model.generate_until([Asked(("the cat", options))])
     assert whole == "".join(own.generate("the cat", max_tokens=8, greedy=True, stop=["\n\n"]))
     stop = whole[3:5]
-    cut, same = model.generate_until([Asked(("the cat", {"until": stop, "max_gen_toks": 8})), Asked(("the cat", options))])
+    cut, same = model.generate_until(
+        [Asked(("the cat", {"until": stop, "max_gen_toks": 8})), Asked(("the cat", options))]
+    )
     assert (cut, same) == (whole[: whole.index(stop)], whole)
     sampled = {"until": [], "max_gen_toks": 4, "do_sample": True, "temperature": 5.0}
     drawn = {model.generate_until([Asked(("the cat", sampled))])[0] for _ in range(8)}

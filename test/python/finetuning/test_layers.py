@@ -35,9 +35,8 @@ def test_a_rotation_with_another_base_is_named(tiny_llama: Path, tmp_path: Path)
     before = [part.error for part in found.parts[: found.parts.index(found.first)]]
     assert before == [0] * len(before)
     names = [part.name for part in found.parts]
-    assert names[:6] == ["token_embd", *(f"blk.0.{part}" for part in ("attn_norm", "attn_q", "attn_k", "attn_v"))] + [
-        "blk.0.attn_q_rope"
-    ]
+    within = ("attn_norm", "attn_q", "attn_k", "attn_v", "attn_q_rope")
+    assert names[:6] == ["token_embd", *(f"blk.0.{part}" for part in within)]
     assert names[-2:] == ["blk.1", "output_norm"]
 
 

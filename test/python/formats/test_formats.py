@@ -275,7 +275,9 @@ def check_weights(name: str, factor: float) -> None:
 
 def test_weights_that_are_none() -> None:
     values = np.ones((2, 256), np.float32)
-    with pytest.raises(InputError, match=r"'weights' must be floats \[256\], one for each column, but are float32 \[255\]"):
+    with pytest.raises(
+        InputError, match=r"'weights' must be floats \[256\], one for each column, but are float32 \[255\]"
+    ):
         formats.encode("q4_k", values, weights=np.ones(255, np.float32))
     for weights in (np.zeros(256), np.full(256, np.nan), np.full(256, -1.0), np.full(256, np.inf)):
         with pytest.raises(InputError, match="'weights' must be finite numbers of at least 0, not all of them 0"):

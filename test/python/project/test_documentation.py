@@ -51,7 +51,14 @@ ELSEWHERE = {
 }
 HERE = (
     *("docs/control-flow.md", "docs/differentiation.md", "docs/finetuning.md", "docs/fuzzing.md", "docs/gpu.md"),
-    *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/serving.md"),
+    *(
+        "docs/graphs.md",
+        "docs/models.md",
+        "docs/quantisation.md",
+        "docs/quantizing.md",
+        "docs/security.md",
+        "docs/serving.md",
+    ),
     "docs/sessions.md",
     *("docs/sizes.md", "docs/tutorial.md"),
 )
@@ -304,6 +311,21 @@ def test_the_page_on_fine_tuning_runs(tiny_llama: Path, tmp_path: Path) -> None:
     assert "held out, 2 rows: loss " in printed[0]
     assert "divergence: mean " in printed[3]
     assert "'divergence': {'mean': " in run_python([program], tmp_path)
+
+
+@pytest.mark.slow
+def test_the_page_on_quantizing_runs(tiny_llama: Path, tmp_path: Path) -> None:
+    """Its commands, then its program, in one folder, with a model and a text that are small."""
+    shutil.copy(tiny_llama, tmp_path / "model.gguf")
+    (tmp_path / "text.txt").write_text("the cat sat on the mat hello world\n" * 8)
+    (commands,), (program,) = blocks("docs/quantizing.md", "sh"), blocks("docs/quantizing.md", "python")
+    printed = [run([*shlex.split(line)], tmp_path) for line in commands.text.splitlines()]
+    assert "q4_k_m: " in printed[0]
+    assert printed[1].endswith("small.gguf\n")
+    assert "divergence: mean " in printed[2]
+    assert "differs by more than 0.05" in printed[2]
+    assert json.loads(printed[3])["mix"] == "iq4_nl"
+    assert "bits a weight" in run_python([program], tmp_path)
 
 
 @pytest.mark.slow

@@ -60,8 +60,8 @@ def test_what_a_matrix_multiplies_gives_what_follows_it(tmp_path: Path) -> None:
 
 
 def test_each_expert_has_its_own(tmp_path: Path) -> None:
-    folder, _ = folders.write_both(tmp_path, "qwen3moe")
-    with GGUFFile(tmp_path / "m.gguf") as file:
+    _, path = folders.write_both(tmp_path, "qwen3moe")
+    with GGUFFile(path) as file:
         found = collect_importance(file, TEXT, length=16).squares
     up, gate = found["blk.0.ffn_up_exps.weight"], found["blk.0.ffn_gate_exps.weight"]
     assert up.shape == (6, 64)
@@ -126,7 +126,7 @@ def test_files_of_both_forms(tmp_path: Path) -> None:
 
 
 def test_files_that_are_none(tiny_llama: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="its 'general.type' must be 'imatrix', but is None"):
+    with pytest.raises(InputError, match=r"its 'general\.type' must be 'imatrix', but is None"):
         read_importance(tiny_llama)
     path = tmp_path / "m.dat"
     whole = dat({"blk.0.attn_q.weight": (4, np.ones(4))})
@@ -144,5 +144,5 @@ def test_files_that_are_none(tiny_llama: Path, tmp_path: Path) -> None:
         with pytest.raises(ModelFileError, match="the file is missing"):
             importance_of(tmp_path / "none.txt", file)
         (tmp_path / "short.txt").write_text("a")
-        with pytest.raises(InputError, match="is of a text of two tokens at least, but short.txt has 1"):
+        with pytest.raises(InputError, match=r"is of a text of two tokens at least, but short\.txt has 1"):
             importance_of(tmp_path / "short.txt", file)

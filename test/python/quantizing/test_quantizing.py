@@ -103,7 +103,9 @@ def test_what_cannot_be_written(dense: Path, tmp_path: Path, monkeypatch: pytest
     with pytest.raises(InputError, match="is the model itself: the new file needs another name"):
         quantize(dense, dense, "q8_0")
     other = Importance({"blk.7.attn_q.weight": np.ones((1, 256), np.float32)}, "x.dat", 1)
-    with pytest.raises(InputError, match=r"x.dat is of another model: it has 'blk.7.attn_q.weight', which the model lac"):
+    with pytest.raises(
+        InputError, match=r"x.dat is of another model: it has 'blk.7.attn_q.weight', which the model lac"
+    ):
         quantize(dense, output, "q8_0", importance=other)
     other = Importance({"blk.0.attn_q.weight": np.ones((1, 64), np.float32)}, "x.dat", 1)
     with pytest.raises(InputError, match=r"\[1, 64\] numbers for 'blk.0.attn_q.weight', but the tensor has 1 of 256"):
@@ -123,7 +125,9 @@ def test_what_cannot_be_written(dense: Path, tmp_path: Path, monkeypatch: pytest
 def test_the_command(dense: Path, tmp_path: Path) -> None:
     output = tmp_path / "q.gguf"
     lines = rlx("quantize", dense, "--type", "Q4_K_S", "--dry-run").stdout.splitlines()
-    assert any(line.split() == ["blk.0.attn_q.weight", "256", "x", "256", "f32", "->", "q4_k", "36.0", "KiB"] for line in lines)
+    assert any(
+        line.split() == ["blk.0.attn_q.weight", "256", "x", "256", "f32", "->", "q4_k", "36.0", "KiB"] for line in lines
+    )
     assert lines[-1].startswith("q4_k_s: 20 tensors, 12 of q4_k, 5 of f32, 2 of q5_k, 1 of q6_k; ")
     assert not output.exists()
     found = json.loads(rlx("quantize", dense, "-o", output, "--type", "q4_k_s", "--json").stdout)
