@@ -182,7 +182,8 @@ def _ordered(config: ModelConfig, name: str, value: Floats) -> Floats:
     if not config.permuted_heads or name.rpartition(".")[2] not in _HEADS:
         return value
     pairs = value.reshape(*value.shape[:-1], -1, config.head_dim // 2, 2)
-    return pairs.swapaxes(-1, -2).reshape(value.shape)
+    found: Floats = pairs.swapaxes(-1, -2).reshape(value.shape)
+    return found
 
 
 def _difference(value: Floats, right: Floats) -> float:

@@ -59,7 +59,8 @@ class _Blocks:
         assert what is not None
         unit = np.float32(self.fmt.unit)
         rounded = np.ldexp(d / unit, self.exponents).astype(self.fmt.field(what.field).dtype).astype(np.float32)
-        return np.ldexp(rounded, -self.exponents) * unit
+        found: Floats = np.ldexp(rounded, -self.exponents) * unit
+        return found
 
     def by_block(self, columns: Floats) -> Floats:
         """[blocks, sub-blocks] of numbers of columns."""
@@ -85,7 +86,8 @@ def _snapped(what: Scaled, ratio: Floats) -> Floats:
     """The nearest factors that a scale or minimum can have."""
     low, high = what.range
     step = np.float32(what.step)
-    return np.clip(np.rint((ratio - low) / step) * step + low, low, high)
+    found: Floats = np.clip(np.rint((ratio - low) / step) * step + low, low, high)
+    return found
 
 
 def _first(blocks: _Blocks, what: Scaled, factors: Floats) -> tuple[Floats, Floats]:
@@ -140,7 +142,8 @@ def _offsets(blocks: _Blocks, dmin: Floats, minima: Floats) -> Floats | None:
     """What is added to each column; None where nothing is."""
     if blocks.fmt.minimum is None:
         return None
-    return blocks.columns(dmin, minima) * np.float32(blocks.fmt.minimum_sign)
+    found: Floats = blocks.columns(dmin, minima) * np.float32(blocks.fmt.minimum_sign)
+    return found
 
 
 def _rounded(
@@ -178,7 +181,7 @@ def _keep(blocks: _Blocks, state: _State, scales: Floats, minima: Floats, error:
     """Takes over integers of columns whose error is smaller."""
     better = error < state.error
     state.error = np.where(better, error, state.error)
-    chosen = blocks.by_block(better)
+    chosen = better.reshape(-1, blocks.count)
     state.scales, state.minima = np.where(chosen, scales, state.scales), np.where(chosen, minima, state.minima)
 
 

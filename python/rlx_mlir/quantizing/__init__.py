@@ -8,7 +8,13 @@ import os
 from rlx_mlir.models.mixes import MIXES
 from rlx_mlir.models.opening import open_model
 from rlx_mlir.quantizing.files import Plan, Planned, Progress, plan, quantize_file
-from rlx_mlir.quantizing.importance import Importance, collect_importance, importance_of, read_importance
+from rlx_mlir.quantizing.importance import (
+    Importance,
+    collect_importance,
+    importance_of,
+    is_matrix,
+    read_importance,
+)
 from rlx_mlir.quantizing.sources import Source
 
 
@@ -53,6 +59,7 @@ __all__ = [
     "Source",
     "collect_importance",
     "importance_of",
+    "is_matrix",
     "plan",
     "quantize",
     "quantize_file",

@@ -17,7 +17,7 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.formats import get_format
 from rlx_mlir.formats.pieces import encoded_pieces
 from rlx_mlir.frontends.gguf import Tensor, write_gguf
-from rlx_mlir.frontends.model_file import ModelFile, TensorInfo
+from rlx_mlir.frontends.model_file import TensorInfo, refuse_itself
 from rlx_mlir.models.mixes import Mix, Rules, is_quantised, named_mix
 from rlx_mlir.quantizing.importance import Importance
 from rlx_mlir.quantizing.sources import Source
@@ -89,10 +89,13 @@ class Plan:
         }
 
 
-def plan(source: Source, mix: str, importance: Importance | None = None) -> Plan:
-    """The types that the tensors of a model get by a mix; InputError where there is no such mix."""
+def plan(source: Source, mix: str, *, has_importance: bool = False) -> Plan:
+    """The types that the tensors of a model get by a mix; InputError where there is no such mix.
+
+    Some get others where there is an importance matrix.
+    """
     found = named_mix(mix)
-    rules = Rules.of(source.config, found, has_importance=importance is not None)
+    rules = Rules.of(source.config, found, has_importance=has_importance)
     tensors = []
     for info in source.file.tensors.values():
         own = rules.type_of(info.name, info.k) if is_quantised(info.name, len(info.shape)) else source.kept_type(info)
@@ -124,9 +127,9 @@ def quantize_file(
     too little room, or the importance matrix is another model's; GGUFError for weights that aren't finite; OSError
     where it can't be written.
     """
-    planned = plan(source, mix, importance)
+    planned = plan(source, mix, has_importance=importance is not None)
     target = Path(output)
-    _refuse_itself(source.file, target)
+    refuse_itself(source.file, target)
     _check_room(target, planned.nbytes + _SPARE)
     if importance is not None:
         importance.check(source.file.tensors)
@@ -176,11 +179,6 @@ def _pieces(
     except InputError as error:
         raise InputError(f"tensor '{info.name}' can't be quantised to {tensor.type}: {error}") from None
     source.file.release()
-
-
-def _refuse_itself(file: ModelFile, target: Path) -> None:
-    if target.exists() and any(part is not None and os.path.samefile(target, part) for part in file.paths):
-        raise InputError(f"'{target}' is the model itself: the new file needs another name")
 
 
 def _check_room(target: Path, needed: int) -> None:

@@ -122,7 +122,8 @@ def _from_gguf(path: str | os.PathLike[str]) -> Importance:
 def _means(sums: np.ndarray, counts: np.ndarray) -> Floats:
     """Sums by how many they are of; ones where an expert saw nothing, which says nothing of it."""
     means = np.divide(sums, counts, out=np.ones(sums.shape, np.float64), where=np.broadcast_to(counts > 0, sums.shape))
-    return means.astype(np.float32)
+    found: Floats = means.astype(np.float32)
+    return found
 
 
 class _Words:
@@ -260,6 +261,11 @@ def _graph(config: ModelConfig, length: int) -> GraphModule:
     return graph
 
 
+def is_matrix(path: Path) -> bool:
+    """Whether a file is taken for an importance matrix, by its name, and not for a text."""
+    return path.suffix in (".gguf", ".dat")
+
+
 def importance_of(given: str | os.PathLike[str], file: ModelFile, **options: Any) -> Importance:
     """An importance matrix, of a file that has one, or else of a text that the model is run over.
 
@@ -270,9 +276,9 @@ def importance_of(given: str | os.PathLike[str], file: ModelFile, **options: Any
     """
     path = Path(given)
     check_regular(path)
-    if path.suffix in (".gguf", ".dat"):
+    if is_matrix(path):
         return read_importance(path)
     return collect_importance(file, read_text(path), origin=path.name, **options)
 
 
-__all__ = ["Importance", "collect_importance", "importance_of", "read_importance"]
+__all__ = ["Importance", "collect_importance", "importance_of", "is_matrix", "read_importance"]

@@ -88,7 +88,8 @@ class Source:
         """Of each row of the file, which one it is of the tensor. A vector's elements are its rows here."""
         count = info.shape[0]
         numbers = np.arange(count, dtype=np.intp)
-        return numbers.reshape(self.heads[info.name], 2, -1).swapaxes(1, 2).reshape(-1)
+        found: npt.NDArray[np.intp] = numbers.reshape(self.heads[info.name], 2, -1).swapaxes(1, 2).reshape(-1)
+        return found
 
 
 def _permuted(file: ModelFile, config: ModelConfig) -> dict[str, int]:

@@ -85,11 +85,11 @@ def vocabulary_of(metadata: Mapping[str, Any], rows: int, *, origin: str) -> dic
     differing = []
     for choice in choices:
         own = {**found, **choice}
-        text = _differing(tokenizer, Tokenizer.from_metadata(own, origin=origin))
-        if text is None:
+        differs = _differing(tokenizer, Tokenizer.from_metadata(own, origin=origin))
+        if differs is None:
             return own
         words = ", ".join(f"{key.removeprefix(prefix)} {value}" for key, value in choice.items())
-        differing.append(f"{words}: {text!r}")
+        differing.append(f"{words}: {differs!r}")
     raise UnsupportedError(
         f"{origin}: a file can't have the vocabulary: by none of the ways that files name, texts have the tokens that "
         f"they have by tokenizer.json; those that differ are, by {'; by '.join(differing)}"

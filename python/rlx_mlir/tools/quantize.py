@@ -37,24 +37,24 @@ def quantize(
 ) -> None:
     """Write a model as a GGUF file whose matrices have few bits, with its vocabulary and chat template."""
     from rlx_mlir.models.opening import open_model
-    from rlx_mlir.quantizing import Source, importance_of, plan, quantize_file
+    from rlx_mlir.quantizing import Source, importance_of, is_matrix, plan, quantize_file
 
     if output is None and not dry_run:
         raise InputError("'--output' names the new file; '--dry-run' only says what would be in it")
-    if chunks is not None and imatrix is None:
+    of_text = imatrix is not None and not is_matrix(imatrix)
+    if chunks is not None and not of_text:
         raise InputError("'--chunks' are those of a text that '--imatrix' names")
     with progress() as say:
         if say is not None:
             say("opening the model")
         file = open_model(model, progress=say is not None)
         source = Source.of(file)
-        planned = plan(source, type)  # a wrong name is said before a text is run through the model
+        # A wrong name is said before a text is run through the model.
+        planned = plan(source, type, has_importance=imatrix is not None)
         importance = None
-        if imatrix is not None:
+        if imatrix is not None and not dry_run:
             running = None if say is None else lambda done, total: say(f"importance: run {done} of {total}")
-            options = {} if imatrix.suffix in (".gguf", ".dat") else {"chunks": chunks, "threads": threads}
-            importance = importance_of(imatrix, file, **options, progress=running)
-            planned = plan(source, type, importance)
+            importance = importance_of(imatrix, file, chunks=chunks, threads=threads, progress=running)
     if not dry_run:
         assert output is not None
         with writing(output), fraction_done(f"writing {output.name}") as show:

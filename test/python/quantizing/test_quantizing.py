@@ -84,7 +84,7 @@ def test_matrices_of_experts_have_columns_of_their_own(tmp_path: Path) -> None:
         weights[2] = 0  # saw nothing
         weights[2] += 1
         found = Importance({name: weights}, "these", 1)
-        planned = {tensor.name: tensor.type for tensor in plan(source, "q4_k_m", found).tensors}
+        planned = {tensor.name: tensor.type for tensor in plan(source, "q4_k_m", has_importance=True).tensors}
         assert planned[name] == "q5_0"
         assert planned["blk.1.ffn_gate_inp.weight"] == "f32"
         values = file.dequantize(name)
@@ -137,4 +137,6 @@ def test_the_command(dense: Path, tmp_path: Path) -> None:
     assert "tensors were rounded to blocks before: errors add up" in again
     assert again.endswith("r.gguf\n")
     assert "'--output' names the new file" in rlx("quantize", dense, status=1).stderr
+    late = rlx("quantize", dense, "--dry-run", "--imatrix", tmp_path / "m.dat", "--chunks", 2, status=1).stderr
+    assert "'--chunks' are those of a text" in late
     assert "'--chunks' are those of a text" in rlx("quantize", dense, "--dry-run", "--chunks", 2, status=1).stderr
