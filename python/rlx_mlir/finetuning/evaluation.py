@@ -5,6 +5,9 @@ A text that is longer than the context is read in windows: each begins `stride` 
 those tokens count that no window before it had. So every token but the first is predicted once, and, but for those of
 the first window, after `context - stride` tokens at least. Where the vocabulary asks for it, each window begins with
 the token that begins texts, which isn't counted.
+
+Published perplexities are often those of llama.cpp's tool, which cuts a text into parts as long as the context that
+have nothing in common, leaves out what remains, and counts the tokens behind the middle of each: `halves`.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ class Evaluation:
     """What was found of a text.
 
     Attributes:
-        ids: the tokens that were predicted: all but the first, or all behind the one that begins texts.
+        ids: the tokens that were predicted: all but the first, or all behind the one that begins texts; with `halves`,
+            those behind the middles.
         losses: of each, -log of its probability.
         divergences: at each, the Kullback-Leibler divergence of the model from the other one, whose logits count as the
             right ones; None where there is no other.
@@ -86,6 +90,7 @@ def evaluate(
     *,
     context: int | None = None,
     stride: int | None = None,
+    halves: bool = False,
     against: Model | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Evaluation:
@@ -96,11 +101,12 @@ def evaluate(
         text: in which no special tokens are recognised.
         context: tokens of a window; as many as the model's context has, which is the most, by default.
         stride: see above; half of a window by default.
+        halves: windows are those of llama.cpp's tool, see above; there is no stride then.
         against: a model with the same vocabulary, or the same model loaded in another way.
         progress: is told what is done.
 
-    Raises InputError where the text has too few tokens, the stride isn't from 1 to the context, or the vocabularies
-    differ; ExecutionError where logits aren't finite.
+    Raises InputError where the text has too few tokens, the stride isn't from 1 to the context, or is said beside
+    `halves`, or the vocabularies differ; ExecutionError where logits aren't finite.
     """
     checks.text("text", text)
     room = model.context if against is None else min(model.context, against.context)
@@ -113,16 +119,27 @@ def evaluate(
     begins = model.tokenizer.add_bos and model.tokenizer.bos_id is not None
     if len(ids) < 2:
         raise InputError(f"a text is evaluated from two tokens on, but has {len(ids)}")
-    if room < 2 + begins or step > room - 1 - begins:
+    if halves:
+        if stride is not None:
+            raise InputError(f"'halves' has windows with nothing in common, but 'stride' is {stride}")
+        if room < 4 or len(ids) < room:
+            raise InputError(
+                f"with 'halves', a text must fill a window of 4 positions or more, but has {len(ids)} tokens, and the "
+                f"window {room}: load the model with a smaller 'context'"
+            )
+    elif room < 2 + begins or step > room - 1 - begins:
         raise InputError(
             f"'stride' must be from 1 to {room - 1 - begins}, the context's {room} positions but for those before the "
             f"tokens that count, but is {step}"
         )
+    counted: list[int] = []
     losses, divergences, agreements = [], [], []
-    for number, window in enumerate(_windows(ids, room, step, prefix=begins)):
+    windows = _halves(ids, room, prefix=begins) if halves else _windows(ids, room, step, prefix=begins)
+    for number, window in enumerate(windows):
         if progress is not None:
             progress(f"window {number + 1}")
         targets = np.array(window.ids[window.first :])
+        counted += window.ids[window.first :]
         own = _log_probabilities(model, window)
         losses.append(-own[np.arange(len(targets)), targets])
         if against is not None:
@@ -130,7 +147,7 @@ def evaluate(
             divergences.append((np.exp(other) * (other - own)).sum(axis=1))
             agreements.append(own.argmax(axis=1) == other.argmax(axis=1))
     return Evaluation(
-        tuple(ids[1:]),
+        tuple(counted),
         np.concatenate(losses),
         np.concatenate(divergences) if divergences else None,
         np.concatenate(agreements) if agreements else None,
@@ -153,6 +170,18 @@ def _windows(ids: Sequence[int], room: int, stride: int, *, prefix: bool) -> Ite
         inside = (*head, *ids[begin:end])
         yield _Window(inside, len(inside) - (end - done))
         done, begin = end, begin + stride
+
+
+def _halves(ids: Sequence[int], room: int, *, prefix: bool) -> Iterator[_Window]:
+    """Windows with nothing in common, of which the tokens behind the middle count.
+
+    Args:
+        ids, room: as for `_windows`.
+        prefix: the text's first token stands in place of every window's.
+    """
+    for begin in range(0, len(ids) - room + 1, room):
+        head = ids[0] if prefix else ids[begin]
+        yield _Window((head, *ids[begin + 1 : begin + room]), room // 2 + 1)
 
 
 def _log_probabilities(model: Model, window: _Window) -> Numbers:

@@ -13,6 +13,7 @@ import numpy as np
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import decode, encode, get_format
 from rlx_mlir.frontends.gguf import GGUFFile, Tensor, write_gguf
+from rlx_mlir.frontends.model_file import refuse_itself
 from rlx_mlir.models.adapter import read_adapter
 from rlx_mlir.models.config import WEIGHT_TYPES, ModelConfig
 
@@ -58,8 +59,7 @@ def merge_adapter(
         raise InputError(f"'type' must be one of {', '.join(sorted(WEIGHT_TYPES))}, but is {type!r}")
     target = Path(output)
     file = GGUFFile(model)
-    if target.exists() and any(part is not None and os.path.samefile(target, part) for part in file.paths):
-        raise InputError(f"'{target}' is the model itself: the new file needs another name")
+    refuse_itself(file, target)
     config = ModelConfig.from_gguf(file)
     added = read_adapter(adapter, config)
     tensors: dict[str, Tensor] = {}

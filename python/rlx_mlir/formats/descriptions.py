@@ -350,13 +350,13 @@ class BlockFormat:
     @property
     def encodable(self) -> bool:
         """Whether a quantiser follows from the description: the dense weights, and blocks that hold nothing but scales,
-        minima and integers. Beside minima these are unsigned, without offset; those of tables have one scale for a
+        minima and integers. Beside minima these are unsigned, without offset; those of tables have one float for a
         block."""
         if not self.is_weight or self.is_dense or self.rule:
             return self.is_weight
         if self.grid is not None or self.trits is not None:
             return False
-        if self.values and (self.sub != self.block or self.floats_per_block > 1 or self.float_type == "ue4m3"):
+        if self.values and (self.floats_per_block > 1 or self.float_type == "ue4m3"):
             return False
         planes = [plane for planes in (self.quants, *(part.planes for part in self.factors)) for plane in planes]
         used = {plane.field for plane in planes} | {part.field for part in self.factors}

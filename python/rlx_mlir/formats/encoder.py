@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Quantisers, for tests and tools: each block on its own, by one rule for each kind of format.
+"""Quantisers: each block on its own, by one rule for each kind of format.
 
-Blocks whose scales and minima are floats alone are rounded as the public encoders round them. Where integers scale
-sub-blocks (K-quants), each sub-block first gets the scale and minimum that it would have alone,
+Blocks whose scales and minima are floats alone are rounded as the public encoders round them, unless columns have
+weights. All others are searched for what has a small squared error, weighted where there are weights (`search`):
 
-    scale = (max - low) / (2^bits - 1), minimum = -low, low = min(min, 0)      where the format has minima, else
-    scale = x / -offset, x the element of the largest magnitude; max(x, 0) / (2^bits - 1) where q has no sign
+- With codes of a table, or weights, the scale, or scale and minimum, that some to begin with lead to.
+- Where integers scale sub-blocks (K-quants, iq4_xs), each sub-block first gets what it would have alone. Then d and
+  dmin are the largest of them in the block divided by the largest integer, and integers and floats are improved in
+  turns (`nested`).
 
-then d and dmin are the largest of them in the block divided by the largest integer and rounded to f16, S and M are the
-scales and minima divided by d and dmin and rounded, and q are the elements rounded with what S, M, d and dmin give. All
-rounding is to nearest even and saturates. What is too small for f16 scales becomes 0.
+What is too small for f16 scales becomes 0.
 
-Codes of a table are those of the nearest numbers. A block's scale is the one of least squared error among some: those
-that map the element of the largest magnitude near an end of the table, each then fitted to the codes that follow from
-it. Scales that are powers of two, those of mxfp4 and all of three numbers, of tq1_0 and tq2_0, are the public ones: the
+Scales that are powers of two, those of mxfp4 and all of three numbers, of tq1_0 and tq2_0, are the public ones: the
 largest power of two that leaves the largest element in the table's range, and the largest magnitude. q8_k maps the
 element of the largest magnitude to -127, and holds sums of 16 integers.
 
@@ -31,13 +29,23 @@ from ..dtypes import ml_dtypes
 from ..errors import InputError, UnsupportedError
 from .affine import round_away
 from .blocks import CHUNK, Bytes, field_bytes, get_format, insert_codes, insert_factor_integers, insert_floats
-from .descriptions import BYTE_FLOATS, BlockFormat, Scaled
+from .descriptions import BYTE_FLOATS, BlockFormat
+from .nested import levels_of, quantised_blocks
+from .search import Elements, best_line, best_scale, inverse
 
 Floats = npt.NDArray[np.float32]
 
 
-def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
+def encode(
+    format: str | int | BlockFormat, values: np.ndarray, *, weights: npt.NDArray[np.float32] | None = None
+) -> Bytes:
     """Quantises f32 ``[rows, k]`` to uint8 ``[rows, rowbytes]``; the module says how.
+
+    Args:
+        format: the format, its name or its GGUF type number.
+        values: what is quantised.
+        weights: what squared errors of the k columns count, f32 ``[k]``, at least 0 and not all 0; all alike without
+            them. Dense formats, and those of powers of two and of three numbers, are rounded as without.
 
     Raises UnsupportedError for formats without quantiser (see `BlockFormat.encodable`). Raises InputError, with the
     index, for NaN and infinity, and for a value beyond the format's range: one that rounds to infinity in a dense
@@ -68,21 +76,43 @@ def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
         out[:] = x.view(np.uint8).reshape(out.shape)
         return out
     blocks = x.reshape(count, -1, fmt.block)
+    each = None if weights is None else _checked_weights(weights, k).reshape(-1, fmt.block)
     step = max(1, CHUNK // k)
-    for start in range(0, count, step):
-        own = out[start : start + step]
-        insert_codes(fmt, own, _codes(fmt, blocks[start : start + step], own))
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large for a scale is said where it is stored
+        for start in range(0, count, step):
+            own = out[start : start + step]
+            insert_codes(fmt, own, _codes(fmt, blocks[start : start + step], each, own))
     return out
 
 
-def _codes(fmt: BlockFormat, blocks: Floats, out: Bytes) -> Bytes:
+_LEAST_WEIGHT = np.float32(1e-6)
+"""What a weight is at least, by the mean of all: columns that no input used count a little, so that they stay near."""
+
+
+def _checked_weights(weights: np.ndarray, k: int) -> Floats:
+    """Weights of the k columns, of which the mean is 1."""
+    own = as_array("'weights'", weights)
+    if own.shape != (k,) or own.dtype.kind != "f":
+        raise InputError(
+            f"'weights' must be floats [{k}], one for each column, but are {element_word(own.dtype)} {list(own.shape)}"
+        )
+    mean = float(own.mean(dtype=np.float64))
+    if not (own >= 0).all() or not 0 < mean < np.inf:
+        raise InputError("'weights' must be finite numbers of at least 0, not all of them 0")
+    return np.maximum((own / mean).astype(np.float32), _LEAST_WEIGHT)
+
+
+def _codes(fmt: BlockFormat, blocks: Floats, weights: Floats | None, out: Bytes) -> Bytes:
     """Stores all but the codes of blocks, and returns these, [rows, blocks, block]."""
     if fmt.rule:
         return {"sums": _with_sums, "ternary": _ternary}[fmt.rule](fmt, blocks, out)
-    if fmt.values:
-        return (_by_powers if fmt.float_type == "e8m0" else _by_table)(fmt, blocks, out)
-    nested = any(part.planes for part in fmt.factors)
-    return _nested(fmt, blocks, out) if nested else _simple(fmt, blocks, out)
+    if fmt.float_type == "e8m0":
+        return _by_powers(fmt, blocks, out)
+    if any(part.planes for part in fmt.factors):
+        return _nested(fmt, blocks, weights, out)
+    if fmt.values or weights is not None:
+        return _searched(fmt, blocks, weights, out)
+    return _simple(fmt, blocks, out)
 
 
 def _store_float(fmt: BlockFormat, out: Bytes, name: str, number: Floats, blocks: Floats) -> Floats:
@@ -135,38 +165,40 @@ def _simple(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
     return np.trunc(scaled + np.float32(fmt.offset + 0.5)).clip(0, (1 << fmt.bits) - 1).astype(np.uint8)
 
 
-def _nested(fmt: BlockFormat, blocks: Floats, out: Bytes) -> Bytes:
-    """Stores scales and minima of blocks with sub-blocks; returns the integers [rows, blocks, block]."""
-    x = blocks.reshape(*blocks.shape[:2], -1, fmt.sub)
-    least = -128 if fmt.signed else -fmt.offset
-    most = least + (1 << fmt.bits) - 1
-    low = np.zeros_like(x[..., :1])
-    if fmt.minimum is not None:
-        low = np.minimum(x.min(axis=-1, keepdims=True), 0)
-    if least:
-        scale = _largest(x) / np.float32(least)
-    else:
-        scale = np.maximum(x.max(axis=-1, keepdims=True) - low, 0) / np.float32(most)
-    assert fmt.scale is not None
-    scale = _store_factors(fmt, out, fmt.scale, scale[..., 0], blocks)[..., None]
-    if fmt.minimum is not None:
-        sign = fmt.minimum_sign
-        low = _store_factors(fmt, out, fmt.minimum, sign * low[..., 0], blocks)[..., None] * sign
-    q = np.rint(_quotient(x - low, scale)).clip(least, most) + np.float32(fmt.offset)
-    return q.astype(np.int16).astype(np.uint8).reshape(blocks.shape)
+def _nested(fmt: BlockFormat, blocks: Floats, weights: Floats | None, out: Bytes) -> Bytes:
+    """Stores scales and minima of blocks with sub-blocks; returns the codes [rows, blocks, block]."""
+    own, exponents = _elements(blocks, fmt.sub, weights)
+    found = quantised_blocks(fmt, own, exponents)
+    shape = (*blocks.shape[:2], 1)
+    for what, d, integers in ((fmt.scale, found.d, found.scales), (fmt.minimum, found.dmin, found.minima)):
+        if what is None or d is None or integers is None:
+            continue
+        _store_float(fmt, out, what.field, np.ldexp(d / np.float32(fmt.unit), exponents).reshape(shape), blocks)
+        if what.planes:
+            insert_factor_integers(fmt, out, what, integers.astype(np.int16).reshape(*shape[:2], -1))
+    q = found.q.transpose(1, 2, 0).reshape(blocks.shape)
+    return _codes_of(fmt, q)
 
 
-def _store_factors(fmt: BlockFormat, out: Bytes, what: Scaled, factors: Floats, blocks: Floats) -> Floats:
-    """Stores ``factors`` [rows, blocks, sub-blocks] as a float times integers, and returns that product."""
-    lowest, highest = what.range
-    # Integers without sign: the float has the sign of all the factors.
-    d = np.abs(factors).max(axis=-1, keepdims=True) if lowest < 0 else _largest(factors)
-    d = _store_float(fmt, out, what.field, d / np.float32(highest), blocks)
-    if not what.planes:
-        return np.broadcast_to(d, factors.shape)
-    integers = np.rint(_quotient(factors, d)).clip(lowest, highest)
-    insert_factor_integers(fmt, out, what, integers.astype(np.int16))
-    return (d * integers).astype(np.float32)
+def _elements(blocks: Floats, sub: int, weights: Floats | None) -> tuple[Elements, np.ndarray]:
+    """Blocks as columns of sub-blocks, divided by powers of two so that magnitudes are up to 1, and the exponents."""
+    flat = blocks.reshape(-1, blocks.shape[-1])
+    _, exponents = np.frexp(np.abs(flat).max(axis=1))
+    columns = np.ldexp(flat, -exponents[:, None]).reshape(-1, sub).T
+    if weights is None:
+        return Elements(np.ascontiguousarray(columns)), exponents
+    each = np.broadcast_to(weights, blocks.shape).reshape(-1, sub).T
+    return Elements(np.ascontiguousarray(columns), np.ascontiguousarray(each)), exponents
+
+
+def _codes_of(fmt: BlockFormat, q: Floats) -> Bytes:
+    """The codes of numbers."""
+    if not fmt.values:
+        return (q.astype(np.int16) + np.int16(fmt.offset)).astype(np.uint8)
+    numbers = fmt.numbers
+    codes = np.zeros(int(numbers.max()) - int(numbers.min()) + 1, np.uint8)
+    codes[numbers[::-1] - numbers.min()] = np.arange(len(numbers), dtype=np.uint8)[::-1]
+    return codes[q.astype(np.intp) - numbers.min()]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -215,37 +247,31 @@ def _by_powers(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
     return codes
 
 
-_NEAR_AN_END = tuple(1 + step / 24 for step in range(-3, 4))
-"""What scales that map the largest element to an end of the table are multiplied by, to be tried."""
+_NEAR_AN_END = tuple(1 + step / 24 for step in range(-6, 5))
+"""What scales that map the largest element to an end of the range are multiplied by, to begin with."""
 
 
-def _by_table(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
-    """The scale of least squared error among some; see the module."""
+def _searched(fmt: BlockFormat, blocks: Floats, weights: Floats | None, out: Bytes) -> Bytes:
+    """Blocks with a scale, and maybe a minimum, of least squared error; returns the codes [rows, blocks, block]."""
     assert fmt.scale is not None
-    numbers = fmt.numbers.astype(np.float32)
-    order = np.argsort(numbers, kind="stable").astype(np.uint8)
-    middles = (numbers[order][1:] + numbers[order][:-1]) / 2
-    dtype = np.dtype(fmt.field(fmt.scale.field).dtype)
-    largest = _largest(x)
+    own, exponents = _elements(blocks, fmt.block, weights)
+    levels, shape = levels_of(fmt), (*blocks.shape[:2], 1)
 
-    def nearest(d: Floats) -> Bytes:
-        return order[np.searchsorted(middles, _quotient(x, d * np.float32(fmt.unit)))]
+    unit = np.float32(fmt.unit)
 
-    def stored(d: Floats) -> Floats:
-        return d.astype(dtype).astype(np.float32)
+    def stored(field: str, number: Floats) -> Floats:
+        whole = np.ldexp(number / unit, exponents).reshape(shape)
+        return np.ldexp(_store_float(fmt, out, field, whole, blocks).reshape(-1), -exponents) * unit
 
-    best, least = np.zeros_like(largest), np.full_like(largest, np.inf)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for end in {numbers.min(), numbers.max()} - {0}:
-            for near in _NEAR_AN_END:
-                first = largest / np.float32(end * near * fmt.unit)
-                found = numbers[nearest(first)] * np.float32(fmt.unit)
-                fitted = (found * x).sum(axis=-1, keepdims=True) / (found * found).sum(axis=-1, keepdims=True)
-                for d in (first, np.where(np.isfinite(fitted), fitted, first)):
-                    rounded = stored(d)
-                    values = numbers[nearest(rounded)] * np.float32(fmt.unit) * rounded
-                    error = np.square(values - x, dtype=np.float64).sum(axis=-1, keepdims=True).astype(np.float32)
-                    better = error < least
-                    best, least = np.where(better, d, best), np.where(better, error, least)
-        best = np.where(np.isinf(least), largest / numbers[np.abs(numbers).argmax()], best)
-    return nearest(_store_float(fmt, out, fmt.scale.field, best, x))
+    if fmt.minimum is None:
+        starts = [
+            own.largest / np.float32(end * near) for end in (levels.least, levels.most) for near in _NEAR_AN_END if end
+        ]
+        d = stored(fmt.scale.field, best_scale(own, levels, starts, 2))
+        x = own.x
+    else:
+        scale, minimum = best_line(own, levels.most, _NEAR_AN_END, 2, below=False)
+        d = stored(fmt.scale.field, scale)
+        x = own.x - stored(fmt.minimum.field, minimum * fmt.minimum_sign) * np.float32(fmt.minimum_sign)
+    q = levels.nearest(x, inverse(d))
+    return _codes_of(fmt, q.T.reshape(blocks.shape))

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -173,4 +174,10 @@ class ModelFile(ABC):
         return FORMATS_BY_ID[info.type_id]
 
 
-__all__ = ["ModelFile", "ModelMetadata", "TensorInfo"]
+def refuse_itself(file: ModelFile, target: Path) -> None:
+    """InputError where a file that is to be written is one of a model's own, which is read meanwhile."""
+    if target.exists() and any(part is not None and os.path.samefile(target, part) for part in file.paths):
+        raise InputError(f"'{target}' is the model itself: the new file needs another name")
+
+
+__all__ = ["ModelFile", "ModelMetadata", "TensorInfo", "refuse_itself"]

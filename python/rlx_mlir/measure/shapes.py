@@ -28,6 +28,7 @@ import numpy as np
 from rlx_mlir.errors import GGUFError, InputError
 from rlx_mlir.formats import encode, get_format
 from rlx_mlir.frontends.gguf import GGUFFile, Tensor, write_gguf
+from rlx_mlir.models.mixes import Rules, is_quantised, named_mix
 from rlx_mlir.models.tokenizer import TokenType, byte_alphabet
 from rlx_mlir.paths import cache_dir, make_private
 from rlx_mlir.runtime.shown import size_text
@@ -37,7 +38,7 @@ _POOL = 1 << 21
 #: Bytes of one piece of a tensor, about.
 _PIECE = 8 << 20
 #: Changes with what is written for a shape and a seed, so that files of before aren't taken for those of now.
-_REVISION = 1
+_REVISION = 2
 #: In a file's metadata: what it was made from.
 _ORIGIN = "rlx.shape"
 
@@ -55,7 +56,7 @@ class Shape:
     Attributes:
         name: such as 7b-q4_0.
         layers, hidden, ffn, heads, kv_heads, vocab: as in `ModelConfig`; heads have hidden / heads elements.
-        mix: of types, in `MIXES`.
+        mix: of types, one of `MIXES`.
         experts, used: feed-forward networks of a layer, and those that a token has; 0 where it has one network.
         tied: the embedding table is the output matrix too.
         rope_base: of rotations.
@@ -98,19 +99,13 @@ class Shape:
                 f"ffn_down{suffix}": (*outer, self.hidden, self.ffn),
             }
             found |= {f"blk.{layer}.{name}.weight": shape for name, shape in own.items()}
-        return {name: (self._type(name), shape) for name, shape in found.items()}
+        rules = self._rules()
+        kinds = {name: rules.type_of(name, shape[-1]) if is_quantised(name, 2) else "f32" for name, shape in found.items()}
+        return {name: (kinds[name], shape) for name, shape in found.items()}
 
-    def _type(self, name: str) -> str:
-        head = "token_embd.weight" if self.tied else "output.weight"
-        mix = MIXES[self.mix]
-        if name == head:
-            return mix.head
-        kind, layer = name.removesuffix(".weight").rpartition(".")[2], name.split(".")[1]
-        if kind == "ffn_gate_inp":
-            return "f32"
-        if kind in ("attn_v", "ffn_down", "ffn_down_exps") and _is_sensitive(int(layer), self.layers):
-            return mix.sensitive
-        return mix.most
+    def _rules(self) -> Rules:
+        grouped = self.heads // self.kv_heads
+        return Rules(named_mix(self.mix), self.layers, grouped, self.experts, tied=self.tied)
 
     @property
     def nbytes(self) -> int:
@@ -118,34 +113,8 @@ class Shape:
         return sum(math.prod(rows) * get_format(kind).row_bytes(k) for kind, (*rows, k) in self.matrices().values())
 
 
-@dataclass(frozen=True)
-class Mix:
-    """Types of matrices as llama.cpp's quantiser chooses them.
-
-    Attributes:
-        most: of most.
-        head: of the output matrix.
-        sensitive: of the values' and the down projections of layers that it counts among the sensitive ones.
-        number: of the mix, as `general.file_type` has it.
-    """
-
-    most: str
-    head: str
-    sensitive: str
-    number: int
-
-
-MIXES = {
-    "q4_0": Mix("q4_0", "q6_k", "q4_0", 2),
-    "q8_0": Mix("q8_0", "q8_0", "q8_0", 7),
-    "q4_k_m": Mix("q4_k", "q6_k", "q6_k", 15),
-}
-
-
-def _is_sensitive(layer: int, layers: int) -> bool:
-    """The first and the last eighth of the layers, and every third one between."""
-    eighth = layers // 8
-    return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
+MIXES = ("q4_0", "q8_0", "q4_k_m")
+"""Of `rlx_mlir.models.mixes`, those that shapes are made of."""
 
 
 #: Shapes by the sizes that their models are called by; the name of a file adds the mix.
@@ -184,11 +153,11 @@ def write_shape(path: str | os.PathLike[str], shape: Shape, *, seed: int = 0, pr
 
     Args:
         path: where to.
-        shape: what it is like; columns of its matrices are multiples of their types' blocks.
+        shape: what it is like.
         seed: of the weights.
         progress: told how far it is.
 
-    Returns the path. Raises InputError where the disk has too little room, or a shape doesn't fit its types; OSError.
+    Returns the path. Raises InputError where the disk has too little room, or the vocabulary too few tokens; OSError.
     """
     target, size = Path(path), shape.nbytes
     free = shutil.disk_usage(target.absolute().parent).free
@@ -281,7 +250,7 @@ def _metadata(shape: Shape) -> dict[str, Any]:
         "general.architecture": "llama",
         "general.name": shape.name,
         "general.type": "model",
-        "general.file_type": MIXES[shape.mix].number,
+        "general.file_type": named_mix(shape.mix).number,
         "general.quantization_version": 2,
         **{f"llama.{key}": value for key, value in numbers.items()},
         **_vocabulary(shape.vocab),
@@ -315,4 +284,4 @@ def _vocabulary(size: int) -> dict[str, Any]:
     }
 
 
-__all__ = ["MIXES", "SIZES", "Mix", "Shape", "named", "shape_file", "write_shape"]
+__all__ = ["MIXES", "SIZES", "Shape", "named", "shape_file", "write_shape"]

@@ -301,12 +301,9 @@ class Layer:
         each = graph.expand(graph.reshape(tokens, [count, 1, width]), [count, used, width], name="ffn_exps")
         rows, own = graph.reshape(each, [-1, width], name="ffn_exps"), graph.reshape(experts, [-1], name="ffn_exps")
 
-        def by_expert(x: Value, name: str) -> Value:
-            return graph.dequant_grouped_matmul(x, self._weight(name), own, experts=config.experts, name=name)
-
-        gate = graph.activation(config.plan.activation, by_expert(rows, "ffn_gate_exps"), name="ffn_exps")
-        inner = graph.mul(gate, by_expert(rows, "ffn_up_exps"), name="ffn_exps")
-        found = graph.reshape(by_expert(inner, "ffn_down_exps"), [count, used, width], name="ffn_exps")
+        gate = graph.activation(config.plan.activation, self._by_expert(rows, own, "ffn_gate_exps"), name="ffn_exps")
+        inner = graph.mul(gate, self._by_expert(rows, own, "ffn_up_exps"), name="ffn_exps")
+        found = graph.reshape(self._by_expert(inner, own, "ffn_down_exps"), [count, used, width], name="ffn_exps")
         weighted = graph.mul(found, graph.reshape(weights, [count, used, 1], name="ffn_exps"), name="ffn_exps")
         result = graph.reshape(graph.sum(weighted, 1, name="ffn_exps"), n.shape, name="ffn_exps")
         if not config.shared_ffn:
@@ -316,11 +313,21 @@ class Layer:
         shared = graph.mul(self._feed_forward(n, "_shexp"), part, name="ffn_shexp")
         return graph.add(result, shared, name="ffn_shexp")
 
+    def _by_expert(self, x: Value, own: Value, name: str) -> Value:
+        """Each row times the matrix of its own expert."""
+        experts = self.config.experts
+        return self.graph.dequant_grouped_matmul(x, self._weight(name), own, experts=experts, name=name)
+
+    def _fuses_feed_forward(self, suffix: str = "") -> bool:
+        """Whether the feed-forward part is one block."""
+        names = (f"{weight}{suffix}" for weight in _FEED_FORWARD)
+        return self.config.plan.activation == "silu" and not self._has_adapter(*names)
+
     def _feed_forward(self, n: Value, suffix: str = "") -> Value:
         """What a gated network gives; its weights' names end with the suffix."""
         graph, activation, name = self.graph, self.config.plan.activation, f"ffn{suffix}"
         names = [f"{weight}{suffix}" for weight in _FEED_FORWARD]
-        if activation == "silu" and not self._has_adapter(*names):
+        if self._fuses_feed_forward(suffix):
             gate_w, up_w, down_w = map(self._weight, names)
             dense = any(weight.packed is None for weight in (gate_w, up_w, down_w))
             return graph.swiglu(n, gate_w=gate_w, up_w=up_w, down_w=down_w, transpose_weight=dense, name=name)

@@ -13,7 +13,6 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CacheError, InputError, RlxError
-from ..formats import FORMATS_BY_ID, encode, get_format
+from ..formats import FORMATS_BY_ID, get_format
+from ..formats.pieces import encoded_pieces
 from ..frontends.gguf import GGUFFile, Tensor, write_gguf
 from ..frontends.model_file import ModelFile, ModelMetadata, TensorInfo
 from ..paths import cache_dir, check_private, make_private
@@ -34,15 +34,12 @@ QUANTISED = tuple(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.name in WEIG
 
 _WIDER = {
     **{"q2_k": "q4_0", "q3_k": "q4_0", "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0", "q8_k": "q8_0"},
-    **{"tq1_0": "q4_0", "tq2_0": "q4_0", "q1_0": "q4_0"},
+    **{"tq1_0": "q4_0", "tq2_0": "q4_0", "q1_0": "q4_0", "iq4_xs": "iq4_nl"},
 }
 """What a matrix becomes whose rows aren't a multiple of the type's blocks: a type of blocks of 32, with more bits."""
 
 _ROUTERS = "ffn_gate_inp.weight"
 """The end of the names of matrices that choose experts: they stay as they are, as a choice has no small errors."""
-
-_CHUNK = 1 << 22
-"""Elements that a thread quantises at a time."""
 
 
 def quantised_type(kind: str, k: int) -> str | None:
@@ -217,15 +214,10 @@ def _pieces(
     dense = get_format(info.type_id).dense
     assert dense is not None
     values = rows.view(dense)
-    step = max(1, _CHUNK // info.k)
-    threads = len(os.sched_getaffinity(0))
-    with ThreadPoolExecutor(threads) as pool:
-        for start in range(0, info.rows, step * threads):
-            parts = [values[at : at + step] for at in range(start, min(start + step * threads, info.rows), step)]
-            try:
-                yield from pool.map(lambda part: encode(kind, part.astype(np.float32)), parts)
-            except InputError as error:
-                raise InputError(f"tensor '{info.name}' can't be quantised to {kind}: {error}") from None
+    try:
+        yield from encoded_pieces(kind, lambda start, stop: values[start:stop].astype(np.float32), info.rows, info.k)
+    except InputError as error:
+        raise InputError(f"tensor '{info.name}' can't be quantised to {kind}: {error}") from None
     file.release()
 
 

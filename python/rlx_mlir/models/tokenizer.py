@@ -41,7 +41,7 @@ _LLAMA3 = (
 )
 
 # Regular expressions of each pre-tokenizer; every one splits the pieces that those before it left, and keeps all text.
-_PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
+PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
     "gpt-2": (_GPT2,),
     "smollm": (r"\p{N}", _GPT2),
     "llama-bpe": (_LLAMA3.replace("DIGITS", "{1,3}"),),
@@ -49,7 +49,7 @@ _PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"),
 }
 # A whole piece that is a token is taken as it is, without merging.
-_IGNORE_MERGES = frozenset({"llama-bpe"})
+IGNORE_MERGES = frozenset({"llama-bpe"})
 _ADD_BOS = frozenset({"llama-bpe"})
 
 _SPACE = "\u2581"  # how SentencePiece writes a space
@@ -78,8 +78,8 @@ class _ByteLevelBpe:
         tokenizers = required("tokenizers", "texts", TokenizerError)
         from tokenizers import models, pre_tokenizers
 
-        if pre not in _PRE_TOKENIZERS:
-            raise TokenizerError(f"the pre-tokenizer '{pre}' is not supported, known are {', '.join(_PRE_TOKENIZERS)}")
+        if pre not in PRE_TOKENIZERS:
+            raise TokenizerError(f"the pre-tokenizer '{pre}' is not supported, known are {', '.join(PRE_TOKENIZERS)}")
         pairs: list[tuple[str, str]] = []
         for index, merge in enumerate(merges):
             cut = merge.find(" ", 1)
@@ -88,10 +88,10 @@ class _ByteLevelBpe:
             pairs.append((merge[:cut], merge[cut + 1 :]))
         vocabulary = {token: index for index, token in enumerate(tokens)}
         with foreign_errors("vocabulary and merges do not fit together", TokenizerError):
-            model = models.BPE(vocabulary, pairs, ignore_merges=pre in _IGNORE_MERGES)
+            model = models.BPE(vocabulary, pairs, ignore_merges=pre in IGNORE_MERGES)
         self.tokenizer = tokenizers.Tokenizer(model)
         steps: list[Any] = [
-            pre_tokenizers.Split(tokenizers.Regex(expression), "isolated") for expression in _PRE_TOKENIZERS[pre]
+            pre_tokenizers.Split(tokenizers.Regex(expression), "isolated") for expression in PRE_TOKENIZERS[pre]
         ]
         steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
         self.tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)

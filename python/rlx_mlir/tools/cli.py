@@ -35,6 +35,7 @@ from rlx_mlir.tools import (
     generate,
     graphs,
     profile,
+    quantize,
     serve,
     shared,
     tune,
@@ -102,7 +103,7 @@ _ORDER = (
         "estimate",
         "ops",
     ),
-    *("bench", "profile", "tune", "artifact", "cache", "finetune", "merge-lora", "eval"),
+    *("bench", "profile", "tune", "artifact", "cache", "quantize", "finetune", "merge-lora", "eval"),
 )
 
 
@@ -253,6 +254,13 @@ app.command(
         "rlx generate model.gguf 'Hello' --chat --lora adapter",
     )
 )(finetune.finetune)
+app.command(
+    epilog=example(
+        "rlx quantize folder -o model.gguf --type q4_k_m",
+        "rlx quantize model-f16.gguf -o model.gguf --type iq4_xs --imatrix text.txt",
+        "rlx quantize model-f16.gguf --type q3_k_l --dry-run",
+    )
+)(quantize.quantize)
 app.command(
     "merge-lora",
     epilog=example("rlx merge-lora model.gguf adapter -o merged.gguf --type q8_0"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rlx_mlir.errors import InputError
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -27,6 +28,7 @@ from rlx_mlir.tools.options import (
 
 if TYPE_CHECKING:
     from rlx_mlir.finetuning.evaluation import Evaluation
+    from rlx_mlir.finetuning.layers import Comparison
     from rlx_mlir.models.model import Model
 
 
@@ -39,6 +41,13 @@ def evaluate(
     stride: Annotated[
         int | None, typer.Option(min=1, help="Tokens between windows; half of a window.", show_default=False)
     ] = None,
+    halves: Annotated[
+        bool,
+        typer.Option(
+            "--halves",
+            help="Windows with nothing in common, whose second halves count: perplexities are those of llama.cpp's.",
+        ),
+    ] = False,
     lora: LoraOption = None,
     activations: ActivationsOption = Activations.auto,
     kv_cache: CacheTypeOption = None,
@@ -54,6 +63,12 @@ def evaluate(
     per_token: Annotated[
         bool, typer.Option("--per-token", help="Also each token's loss, and its divergence where there is one.")
     ] = False,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Also where layers part from those of --against: the first that differs.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="By which parts of layers may differ, by the size of what they give.")
+    ] = 0.05,
     threads: ThreadsOption = None,
     chunk: LoadedChunkOption = None,
     device: DeviceOption = Device.cpu,
@@ -62,8 +77,11 @@ def evaluate(
     """Perplexity of a text, in windows; with --against… also the Kullback-Leibler divergence from another model."""
     from rlx_mlir.files import read_text
     from rlx_mlir.finetuning.evaluation import evaluate as find
+    from rlx_mlir.finetuning.layers import compare_layers
     from rlx_mlir.models.loading import load_model
 
+    if layers and not against:
+        raise InputError("'--layers' compares the layers of two models: '--against' names the other one")
     content = sys.stdin.read() if text == "-" else read_text(Path(text))
     with progress() as say:
         size = _context(model, context)
@@ -75,9 +93,14 @@ def evaluate(
             way = Activations.exact if against_activations is None else against_activations
             positions = _loaded(against or model, size)
             other = load_model(against or model, activations=way.value, lora=against_lora, context=positions, **common)
-        found = find(own, content, context=size, stride=stride, against=other, progress=say)
+        found = find(own, content, context=size, stride=stride, halves=halves, against=other, progress=say)
+        compared = None
+        if layers and other is not None:
+            ids = own.tokenize(content)
+            compared = compare_layers(own.file, other.file, ids, tolerance=tolerance, threads=threads, progress=say)
     if as_json:
-        rows = {"per_token": _rows(own, found)} if per_token else {}
+        rows: dict[str, Any] = {"per_token": _rows(own, found)} if per_token else {}
+        rows |= {"layers": compared.to_dict()} if compared is not None else {}
         print_json({"model": model, "context": size, **found.to_dict(), **rows})
         return
     if per_token:
@@ -85,6 +108,8 @@ def evaluate(
             numbers = [f"{row[name]:.4f}" for name in ("loss", "divergence") if name in row]
             typer.echo(f"{' '.join(f'{number:>9}' for number in numbers)}  {row['text']!r}")
     typer.echo("\n".join(_summary(found)))
+    if compared is not None:
+        typer.echo("\n".join(_layers(compared)))
 
 
 def _context(model: str, context: int | None) -> int:
@@ -123,3 +148,16 @@ def _summary(found: Evaluation) -> list[str]:
             f"largest {at['max']:.3e}; the same token is likeliest at {at['same_likeliest']:.2%}"
         )
     return lines
+
+
+def _layers(compared: Comparison) -> list[str]:
+    """What each layer differs by, and the first part over the tolerance."""
+    lines = [f"layers over {compared.tokens} tokens, difference by size:"]
+    lines += [f"  {part.name:<12} {part.error:9.2e}" for part in compared.parts if part.is_block]
+    first = compared.first
+    if first is None:
+        return [*lines, f"no part differs by more than {compared.tolerance:g}"]
+    return [
+        *lines,
+        f"the first part that differs by more than {compared.tolerance:g} is {first.name}: {first.error:.2e}",
+    ]

@@ -358,6 +358,21 @@ def counted(what: str, total: int, done: int = 0) -> Iterator[Callable[[int, str
         yield lambda number, figures: bar.update(task, completed=number, description=figures)
 
 
+@contextmanager
+def fraction_done(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
+    """Shows on stderr how many bytes of how many are written, and of which part: a bar on a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda part, done, total: bar.update(task, completed=done, total=total, description=part)
+
+
 def message_of(error: BaseException) -> str:
     """What an error says, without the line of Python that called: that is the command line's own."""
     return str(error).removeprefix(f"{getattr(error, 'place', '')}: ")

@@ -114,3 +114,31 @@ def test_what_cannot_be_evaluated(tiny_llama: Path, tmp_path: Path) -> None:
     other.tokenizer.tokens[200] = "another"
     with pytest.raises(InputError, match="compared token by token, but their vocabularies differ"):
         evaluate(model, TEXT, against=other)
+
+
+def test_halves_are_windows_with_nothing_in_common(tiny_llama: Path) -> None:
+    """The tokens behind the middle of each count, as for llama.cpp's perplexity; what is left of the text doesn't."""
+    model = load_interpreted(tiny_llama, context=6)
+    found = evaluate(model, TEXT, halves=True)
+    ids = model.tokenize(TEXT)
+    decoder = NumpyDecoder(GGUFFile(tiny_llama))
+    losses, counted = [], []
+    for begin in range(0, len(ids) - 5, 6):
+        window = ids[begin : begin + 6]
+        at = log_probabilities(decoder.logits(window))
+        losses += [-at[place, window[place + 1]] for place in (3, 4)]
+        counted += window[4:]
+    assert len(ids) % 6
+    assert found.ids == tuple(counted)
+    np.testing.assert_allclose(found.losses, losses, rtol=1e-4)
+    model.tokenizer.add_bos = True
+    with_bos = evaluate(model, TEXT, halves=True)
+    first = [model.tokenizer.bos_id, *ids[6:11]]  # the text itself begins with it, too
+    at = log_probabilities(decoder.logits(first))
+    assert with_bos.losses[2] == pytest.approx(-at[3, first[4]], rel=1e-4)
+    with pytest.raises(InputError, match="'halves' has windows with nothing in common, but 'stride' is 3"):
+        evaluate(model, TEXT, halves=True, stride=3)
+    with pytest.raises(
+        InputError, match="must fill a window of 4 positions or more, but has 5 tokens, and the window 6"
+    ):
+        evaluate(model, "the cat", halves=True)

@@ -204,32 +204,84 @@ def test_encode_takes_views_and_nothing(name: str) -> None:
     assert formats.encode(name, values.T[:0]).shape == (0, formats.get_format(name).row_bytes(256))
 
 
+def plain_error(name: str, values: np.ndarray) -> np.ndarray:
+    """The squared error of each block by a plain rule: sub-blocks from their least to their largest element, and
+    integers of scales and minima by the largest of the block."""
+    fmt = formats.get_format(name)
+    x = values.reshape(values.shape[0], -1, fmt.block // fmt.sub, fmt.sub).astype(np.float64)
+    least, most = fmt.numbers.min(), fmt.numbers.max()
+    low = np.minimum(x.min(-1, keepdims=True), 0) if fmt.minimum is not None else np.zeros_like(x[..., :1])
+    largest = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)
+    scale = (x.max(-1, keepdims=True) - low) / most if fmt.minimum is not None else largest / least
+
+    def stored(factors: np.ndarray, what: formats.Scaled | None) -> np.ndarray:
+        if what is None:
+            return factors
+        highest = what.range[1]
+        d = np.abs(factors).max(axis=2, keepdims=True) / highest
+        return np.rint(factors / np.where(d == 0, 1, d)) * d
+
+    scale, low = stored(scale, fmt.scale), stored(low, fmt.minimum)
+    ratio = (x - low) / np.where(scale == 0, 1, scale)
+    numbers = np.sort(fmt.numbers.astype(np.float64))
+    q = numbers[np.abs(ratio[..., None] - numbers).argmin(-1)]
+    return np.asarray(((q * scale + low - x) ** 2).sum(axis=(2, 3)))
+
+
 @pytest.mark.parametrize("name", NESTED_FORMATS)
 def test_encode_of_nested_blocks(name: str) -> None:
-    """An element is off by half a step (by one opposite to the largest) and what rounding scale and minimum adds."""
+    """No block is much worse than by a plain rule, and all of them are better: also where sub-blocks differ in size, or
+    all elements have one sign."""
     rng = np.random.default_rng(4)
-    values = rng.standard_normal((6, 512)).astype(np.float32) * rng.choice([0.01, 1, 50], (6, 512 // 32)).repeat(32, 1)
+    values = rng.standard_normal((24, 512)).astype(np.float32)
+    values[:6] *= rng.choice([0.01, 1, 50], (6, 512 // 32)).repeat(32, 1)
     values[1] = np.abs(values[1]) + 3
     values[2] = -np.abs(values[2]) - 3
     data = formats.encode(name, values)
-    fmt = formats.get_format(name)
     decoded = formats.decode(name, data, 512)
     assert np.isfinite(decoded).all()
-    _, scales, minima = formats.quant_parts(name, data, 512)
-    blocks = values.reshape(6, 2, -1, fmt.sub).astype(np.float64)
-    low = np.minimum(blocks.min(-1), 0) if minima is not None else -np.abs(blocks).max(-1)
-    high = blocks.max(-1) if minima is not None else np.abs(blocks).max(-1)
-    assert fmt.scale is not None
-    steps = (1 << sum(plane.bits for plane in fmt.scale.planes)) - 1 - fmt.scale.offset
-    half_factor = 0.6 * (high - low).max(-1) / (steps if not fmt.scale.signed else 127)  # of a scale, times all of q
-    if minima is not None:
-        assert fmt.minimum is not None
-        half_factor += 0.6 * -low.min(-1) / ((1 << sum(plane.bits for plane in fmt.minimum.planes)) - 1)
-    step = np.abs(scales).reshape(6, 2, -1, 1) / (2 if minima is not None else 1)
-    error = np.abs(decoded.reshape(blocks.shape) - blocks)
-    assert (error <= step + half_factor[..., None, None] + 2e-3 * np.abs(blocks)).all()
-    rms = float(np.sqrt(np.mean((formats.decode(name, formats.encode(name, values[:1]), 512) - values[:1]) ** 2)))
-    assert rms < 0.7 / (1 << fmt.bits) * float(np.abs(values[0]).max())
+    block = formats.get_format(name).block
+    found = ((decoded.astype(np.float64) - values) ** 2).reshape(24, -1, block).sum(-1)
+    plain = plain_error(name, values)
+    assert (found <= 1.02 * plain).all()
+    assert found[6:].sum() < 0.93 * plain[6:].sum()
+
+
+@pytest.mark.parametrize("name", NESTED_FORMATS)
+def test_encode_by_weights(name: str) -> None:
+    """Errors of columns that count more are smaller, so that the weighted error is; weights may be of any size."""
+    check_weights(name, 0.9)
+
+
+@pytest.mark.parametrize("name", ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"])
+def test_encode_of_simple_blocks_by_weights(name: str) -> None:
+    check_weights(name, 0.9)
+
+
+def check_weights(name: str, factor: float) -> None:
+    rng = np.random.default_rng(5)
+    values = rng.standard_normal((16, 512)).astype(np.float32)
+    weights = np.exp(2 * rng.standard_normal(512)).astype(np.float32)
+
+    def error(rows: np.ndarray) -> float:
+        return float((weights * (formats.decode(name, rows, 512) - values).astype(np.float64) ** 2).sum())
+
+    rows = formats.encode(name, values, weights=weights)
+    assert error(rows) < factor * error(formats.encode(name, values))
+    np.testing.assert_array_equal(formats.encode(name, values, weights=weights * np.float32(2.0**40)), rows)
+    weights[::2] = 0
+    assert np.isfinite(formats.decode(name, formats.encode(name, values, weights=weights), 512)).all()
+
+
+def test_weights_that_are_none() -> None:
+    values = np.ones((2, 256), np.float32)
+    with pytest.raises(
+        InputError, match=r"'weights' must be floats \[256\], one for each column, but are float32 \[255\]"
+    ):
+        formats.encode("q4_k", values, weights=np.ones(255, np.float32))
+    for weights in (np.zeros(256), np.full(256, np.nan), np.full(256, -1.0), np.full(256, np.inf)):
+        with pytest.raises(InputError, match="'weights' must be finite numbers of at least 0, not all of them 0"):
+            formats.encode("q4_k", values, weights=weights.astype(np.float32))
 
 
 @pytest.mark.parametrize("name", SIMPLE_FORMATS + NESTED_FORMATS)

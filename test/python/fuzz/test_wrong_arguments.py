@@ -566,6 +566,7 @@ def of_formats() -> dict[str, Call]:
         "decode_scaled": Call(formats.decode_scaled, ("int8/32", *parts), {"k": 64, "n": 2}),
         "each_format": Call(formats.each_format, (lambda fmt: None,), theirs=("class",)),
         "encode": Call(formats.encode, ("q8_0", values)),
+        "encode by weights": Call(formats.encode, ("q4_0", values), {"weights": np.ones(64, np.float32)}),
         "encode dense": Call(formats.encode, ("f16", values)),
         "get_format": Call(formats.get_format, ("q8_0",)),
         "pack_panels": Call(formats.pack_panels, ("q8_0", packed, 64)),

@@ -238,9 +238,13 @@ LINES = (
     "--steps 2 --lr 1e-3 --warmup 1 --weight-decay 0.1 --clip-norm 2 --seed 1 --pack --eval 0.5 "
     "--checkpoint {out}.safetensors --save-every 1 --resume --base tiny --memory 500 --threads 1 --json",
     "finetune {llama} {dialogues} -o {out} --epochs 0.5 --length 16 --batch 1",
+    "quantize {llama} -o {out}.gguf --type q5_0 --imatrix {text} --chunks 1 --threads 1 --json",
+    "quantize {llama} --type q8_0 --dry-run",
     "merge-lora {llama} {adapter} -o {out}.gguf --type f16 --json",
     "eval {llama} {text} --context 16 --stride 8 --lora {adapter} --activations exact --kv-cache f16 --against {llama} "
-    "--against-lora {adapter} --against-activations int8 --per-token --threads 1 --chunk 16 --device cpu --json",
+    "--against-lora {adapter} --against-activations int8 --per-token --layers --tolerance 0.5 --threads 1 "
+    "--chunk 16 --device cpu --json",
+    "eval {llama} {text} --context 4 --halves",
     "generate {llama} hello --greedy --max-tokens 2 --lora {adapter} --activations exact --context 64 --chunk 16",
     "interesting text {module} --match mir.add --opt --cse --seconds 60",
 )

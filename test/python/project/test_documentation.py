@@ -56,7 +56,14 @@ HERE = (
     "docs/artifacts.md",
     "docs/bundles.md",
     *("docs/control-flow.md", "docs/differentiation.md", "docs/finetuning.md", "docs/fuzzing.md", "docs/gpu.md"),
-    *("docs/graphs.md", "docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/serving.md"),
+    *(
+        "docs/graphs.md",
+        "docs/models.md",
+        "docs/quantisation.md",
+        "docs/quantizing.md",
+        "docs/security.md",
+        "docs/serving.md",
+    ),
     "docs/sessions.md",
     *("docs/sizes.md", "docs/tutorial.md"),
 )
@@ -338,6 +345,21 @@ def test_the_page_on_bundles_runs(tiny_llama: Path, tmp_path: Path) -> None:
     said = run_python([program], tmp_path)
     assert "small.rlx: " in said
     assert said.rstrip().endswith("moved.rlx' was bundled with 'context' 128, but 64 is asked for")
+
+
+@pytest.mark.slow
+def test_the_page_on_quantizing_runs(tiny_llama: Path, tmp_path: Path) -> None:
+    """Its commands, then its program, in one folder, with a model and a text that are small."""
+    shutil.copy(tiny_llama, tmp_path / "model.gguf")
+    (tmp_path / "text.txt").write_text("the cat sat on the mat hello world\n" * 8)
+    (commands,), (program,) = blocks("docs/quantizing.md", "sh"), blocks("docs/quantizing.md", "python")
+    printed = [run([*shlex.split(line)], tmp_path) for line in commands.text.splitlines()]
+    assert "q4_k_m: " in printed[0]
+    assert printed[1].endswith("small.gguf\n")
+    assert "divergence: mean " in printed[2]
+    assert "differs by more than 0.05" in printed[2]
+    assert json.loads(printed[3])["mix"] == "iq4_nl"
+    assert "bits a weight" in run_python([program], tmp_path)
 
 
 @pytest.mark.slow
