@@ -9,12 +9,12 @@ from collections.abc import Callable
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import GraphModule, Value
 
 from ..call import Call
 from ..norm_patterns import gelu, layer_norm, rms_norm
 from ..registry import MICROSOFT, Refused, operator
-from ..tensors import Tensor
 from ..types import FLOATS, NUMPY, in_graphs, is_integer, name_of
 
 #: A function of one value.
