@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from rlx_mlir.compiler import compile as compile
     from rlx_mlir.compiler import emit as emit
     from rlx_mlir.frontends.onnx import from_onnx as from_onnx
+    from rlx_mlir.frontends.stablehlo import from_stablehlo as from_stablehlo
+    from rlx_mlir.frontends.stablehlo.functions import from_jax as from_jax
     from rlx_mlir.hir import GraphModule as GraphModule
     from rlx_mlir.hir import Value as Value
     from rlx_mlir.interpreter import interpret as interpret
@@ -76,7 +78,9 @@ _EXPORTS: dict[str, str | None] = {
     "Session": "rlx_mlir.models.session",
     "compile": "rlx_mlir.compiler",
     "draw": "rlx_mlir.stages",
+    "from_jax": "rlx_mlir.frontends.stablehlo.functions",
     "from_onnx": "rlx_mlir.frontends.onnx",
+    "from_stablehlo": "rlx_mlir.frontends.stablehlo",
     "grad": "rlx_mlir.autodiff",
     "grad_with_loss": "rlx_mlir.autodiff",
     "hessian": "rlx_mlir.autodiff",
