@@ -49,12 +49,23 @@ class Building(Protocol):
 
 
 def element_dtype(type: ir.Type) -> np.dtype:
-    """The element type of a tensor type; refused where values of graphs can't have it."""
+    """The element type of a tensor type; refused where values of graphs can't have it.
+
+    That of ui64 is i64, whose bits sums, products, shifts and narrower integers are made of alike; what isn't alike
+    asks `Call.refuse_unsigned`, and graphs neither take nor give such.
+    """
     try:
         shaped = ir.RankedTensorType(type)
+        if is_long(type):
+            return np.dtype(np.int64)
         return numpy_dtype(shaped.element_type)
     except (ValueError, InputError):
         raise Refused(f"values of type {type}") from None
+
+
+def is_long(type: ir.Type) -> bool:
+    """Whether elements are unsigned integers of 64 bits."""
+    return str(ir.RankedTensorType(type).element_type) == "ui64"
 
 
 def is_float(dtype: np.dtype) -> bool:
@@ -151,6 +162,11 @@ class Call:
         if any(size is None for size in found):
             raise Refused(f"{what} that follow from sizes")
         return [size or 0 for size in found]
+
+    def refuse_unsigned(self) -> None:
+        """Refuses operands and results of ui64, whose order isn't that of i64."""
+        if any(is_long(value.type) for value in (*self.op.operands, *self.op.results)):
+            raise Refused("elements of ui64")
 
     # -- results -----------------------------------------------------------------------------------------------------
 

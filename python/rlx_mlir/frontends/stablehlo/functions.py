@@ -109,10 +109,12 @@ def from_jax(
     function has it first; UnsupportedError where jax isn't installed; and what `jax.export` raises.
     """
     jax = jax_library()
-    chosen = [params] if isinstance(params, int) else list(checks.sequence("params", params, "numbers of arguments"))
+    chosen = list(params) if isinstance(params, Sequence) else [params]
     for number in chosen:
-        if not isinstance(number, int) or not 0 <= number < len(args):
-            raise InputError(f"'params' has numbers of the {len(args)} arguments, from 0, but got {number!r}")
+        if type(number) is not int or not 0 <= number < len(args):
+            raise InputError(
+                f"'params' has numbers of the {len(args)} arguments, from 0, but got {checks.shown(number)}"
+            )
     if isinstance(function, jax.export.Exported):
         if args or kwargs:
             raise InputError("an exported function has its examples already, but 'args' or 'kwargs' were given")

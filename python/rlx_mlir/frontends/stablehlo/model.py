@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx_mlir import compiler, interpreter, ir
-from rlx_mlir.errors import StablehloError
+from rlx_mlir.errors import StablehloError, StablehloUnsupportedError
 from rlx_mlir.hir import Value
 
-from .call import element_dtype
+from .call import element_dtype, is_long
 from .entries import Entry
 from .importer import Abandoned, Importer, functions_of
 from .registry import Refused
@@ -123,7 +123,9 @@ def _set_outputs(importer: Importer, main: ir.Operation, found: Sequence[Entry],
     """Says what the graph gives, and drops what nothing reads."""
     outputs: dict[str, Value] = {}
     listed = _output_names(main, len(found))
-    for name, entry in zip(listed, found, strict=True):
+    last = [op.operation for op in main.regions[0].blocks[0].operations][-1]
+    for name, entry, value in zip(listed, found, last.operands, strict=True):
+        _check_type(value.type, f"result '{name}'")
         outputs[name] = importer.value(entry)
     tied = {listed[output]: names[argument] for argument, output in _aliased(main) if output < len(listed)}
     importer.graph.set_outputs(outputs, tied=tied)
@@ -138,10 +140,8 @@ def _name(module: ir.Module) -> str:
 
 def _argument(importer: Importer, value: ir.Value, name: str, known: Argument) -> Entry:
     """The input or parameter of an argument."""
-    try:
-        dtype = element_dtype(value.type)
-    except Refused as refused:
-        raise StablehloError(f"argument '{name}' is of type {value.type}: {refused}") from None
+    _check_type(value.type, f"argument '{name}'")
+    dtype = element_dtype(value.type)
     shaped = ir.RankedTensorType(value.type)
     shape: list[int | str] = []
     for axis in range(shaped.rank):
@@ -157,6 +157,18 @@ def _argument(importer: Importer, value: ir.Value, name: str, known: Argument) -
     found = importer.graph.input(name, shape, dtype)
     importer.note_dims(found)
     return found
+
+
+def _check_type(type: ir.Type, what: str) -> None:
+    """Raises where values that a graph takes or gives can't be of a type."""
+    try:
+        element_dtype(type)
+    except Refused:
+        known = False
+    else:
+        known = not is_long(type)
+    if not known:
+        raise StablehloUnsupportedError(f"{what} is of type {type}, which no value of a graph can have")
 
 
 def words_of(text: str) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 def parsed(content: bytes) -> Any:
     """jaxlib's module of text or of a portable artifact; raises what jaxlib raises."""
     from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import chlo, stablehlo
+    from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
     context = ir.Context()
-    for dialect in (stablehlo, chlo):
+    for dialect in (stablehlo, chlo, sdy):
         dialect.register_dialect(context)
     with context, ir.Location.unknown():
         if content.startswith(b"ML\xefR"):

@@ -44,15 +44,20 @@ def evaluate(block: ir.Block, arguments: Sequence[np.ndarray]) -> list[np.ndarra
     """What a block of operations on elements gives for arrays of them; Refused where it has others."""
     known: dict[ir.Value, np.ndarray] = dict(zip(block.arguments, arguments, strict=True))
     for op in (each.operation for each in block.operations):
-        try:
-            operands = [known[value] for value in op.operands]
-        except KeyError:
-            raise Refused("a function of elements that reads what is around it") from None
+        operands = [known[value] if value in known else _constant(value) for value in op.operands]
         if op.name == "stablehlo.return":
             return operands
         with np.errstate(all="ignore"):
             known[op.results[0]] = _computed(op, operands)
     raise Refused("a function of elements without results")
+
+
+def _constant(value: ir.Value) -> np.ndarray:
+    """The elements of a constant around a region; Refused for what else is read of there."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.constant":
+        raise Refused("a function of elements that reads what is around it")
+    return elements_array(owner.operation.attributes["value"])
 
 
 def _computed(op: ir.Operation, operands: Sequence[np.ndarray]) -> np.ndarray:

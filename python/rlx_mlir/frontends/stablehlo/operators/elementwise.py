@@ -236,6 +236,8 @@ for _name, _kind in (
 
     @operator(_name)
     def _binary(call: Call, kind: str = _kind) -> Entry:
+        if kind in ("max", "min"):
+            call.refuse_unsigned()
         if call.dtype(0) == np.bool_:
             kind = {"add": "or", "mul": "and", "max": "or", "min": "and"}.get(kind, kind)
         return call.elementwise(lambda a, b: call.m.binary(kind, a, b), *call.operands)
@@ -248,6 +250,7 @@ def _power(call: Call) -> Entry:
 
 @operator("divide")
 def _divide(call: Call) -> Entry:
+    call.refuse_unsigned()
     divide = call.m.trunc_div if call.dtype(0).kind in "iu" else call.m.div
     return call.elementwise(divide, *call.operands)
 
@@ -255,6 +258,7 @@ def _divide(call: Call) -> Entry:
 @operator("remainder")
 def _remainder(call: Call) -> Entry:
     m, dtype = call.m, call.dtype(0)
+    call.refuse_unsigned()
 
     def rest(a: Value, b: Value) -> Value:
         if dtype.kind in "iu":
@@ -275,7 +279,8 @@ def _atan2(call: Call) -> Entry:
     def angle(y: Value, x: Value) -> Value:
         y, x = call.wide(y), call.wide(x)
         large, small = m.maximum(m.abs(x), m.abs(y)), m.minimum(m.abs(x), m.abs(y))
-        inner = m.atan(m.where(m.eq(large, small), m.where(m.eq(large, 0.0), 0.0, 1.0), small / large))
+        one = m.cast(m.ne(large, 0.0), large.dtype)  # of infinities and zeros, too
+        inner = m.atan(m.where(m.eq(large, small), one, small / large))
         inner = m.where(m.gt(m.abs(y), m.abs(x)), np.pi / 2 - inner, inner)
         inner = m.where(m.lt(x, 0.0), np.pi - inner, inner)
         return call.cast(m.where(m.lt(y, 0.0), -inner, inner), dtype)
@@ -287,6 +292,7 @@ def _atan2(call: Call) -> Entry:
 def _compare(call: Call) -> Entry:
     if call.word("compare_type") == "TOTALORDER":
         raise Refused("the total order of floats")
+    call.refuse_unsigned()
     kind = COMPARISONS[call.word("comparison_direction")]
     m = call.m
 
@@ -339,7 +345,7 @@ def _shift_right_logical(call: Call) -> Entry:
     if dtype.kind == "u":
         return _shift_right(call)
     if dtype.itemsize == 8:
-        raise Refused("a logical shift of i64, as there is no ui64")
+        return call.elementwise(lambda a, b: _long_shift(m, a, b), *call.operands)
     unsigned = np.dtype(f"uint{dtype.itemsize * 8}")
 
     def shifted(a: Value, b: Value) -> Value:
@@ -347,6 +353,15 @@ def _shift_right_logical(call: Call) -> Entry:
         return functions.wrapped(m, functions.shifted_right(m, *pair), dtype)
 
     return call.elementwise(shifted, *call.operands)
+
+
+def _long_shift(m: GraphModule, x: Value, by: Value) -> Value:
+    """A logical shift of i64: one with the sign, without the bits that it has brought in."""
+    none = m.eq(by, np.int64(0))
+    outside = m.lt(by, np.int64(0)) | m.ge(by, np.int64(64))
+    kept = m.sub(m.pow(np.int64(2), m.sub(np.int64(64), m.where(none | outside, np.int64(1), by))), np.int64(1))
+    found = m.where(none, x, m.bitwise_and(functions.shifted_right(m, x, by), kept))
+    return m.where(outside, np.int64(0), found)
 
 
 @operator("popcnt")
@@ -392,6 +407,9 @@ def _count_leading_zeros(call: Call) -> Entry:
 @operator("convert")
 def _convert(call: Call) -> Entry:
     m, dtype = call.m, call.result_dtype()
+
+    if is_float(call.dtype(0)) or is_float(dtype):
+        call.refuse_unsigned()
 
     def converted(x: Value) -> Value:
         if x.dtype == dtype:

@@ -19,7 +19,7 @@ from rlx_mlir.frontends.positions import Conditions, Positions
 from rlx_mlir.frontends.tensors import MOST_FOLDED, Tensor, array_of_sizes
 from rlx_mlir.mir.dims import Size, maximum, minimum
 
-from ..call import Call, element_dtype, is_float
+from ..call import Call, element_dtype, is_float, is_long
 from ..entries import Entry, Known, Repeated, as_array, as_conditions, as_positions, as_sizes, of_array, shape_of, splat
 from ..registry import fold, operator
 
@@ -31,8 +31,8 @@ COMPARISONS = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE":
 
 @operator("constant")
 def _constant(call: Call) -> Entry:
-    array = elements_array(call.attribute("value"))
-    element_dtype(call.op.results[0].type)
+    attribute, dtype = call.attribute("value"), element_dtype(call.op.results[0].type)
+    array = np.array(attribute).view(dtype) if is_long(attribute.type) else elements_array(attribute)
     if not is_float(array.dtype) and array.dtype.kind != "c":
         found = splat(array.flat[0].item(), list(map(Size.of, array.shape)), array.dtype) if _is_splat(array) else None
         return of_array(array) if found is None or array.size <= 16 else found
@@ -115,6 +115,8 @@ def _word(call: Call) -> str:
 @fold(*_NUMBERS)
 def _arithmetic(call: Call) -> Entry | None:
     word = _word(call)
+    if word in ("divide", "remainder", "maximum", "minimum", "sign", "abs"):
+        call.refuse_unsigned()
     found = _by_positions(word, call.operands)
     if found is not None:
         return found
@@ -217,6 +219,7 @@ def _logic(word: str, known: Sequence[Conditions], shape: tuple[Size, ...]) -> C
 
 @fold("compare")
 def _compare(call: Call) -> Entry | None:
+    call.refuse_unsigned()
     kind = COMPARISONS[call.word("comparison_direction")]
     shape = call.shape(0)
     pair = [as_positions(entry) for entry in call.operands]

@@ -54,6 +54,7 @@ def _reduce(call: Call) -> Entry | list[Entry]:
         return _extreme(call, axes)
     if count != 1:
         raise Refused(f"a reduction of {count} operands")
+    call.refuse_unsigned()
     x, dtype = call.value(0), call.dtype(0)
     kind = regions.kind_of(block, dtype)
     if kind not in JOINED:

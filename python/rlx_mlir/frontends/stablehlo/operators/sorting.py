@@ -26,6 +26,7 @@ def _keys(call: Call, x: Value) -> Value:
 @operator("sort")
 def _sort(call: Call) -> list[Entry]:
     m, axis = call.m, call.integer("dimension", -1)
+    call.refuse_unsigned()
     values = call.values()
     rank = values[0].ndim
     axis = axis % rank if rank else 0
