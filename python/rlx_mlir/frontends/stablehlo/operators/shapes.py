@@ -173,9 +173,16 @@ def _cut(call: Call, starts: Sequence[Size], limits: Sequence[Size], steps: Sequ
         shape[axis] = (limit - start + (step - 1)) // step
         if own[axis] != whole:  # repeated along it, as often as the result has it
             continue
-        at = axis - len(own) + x.ndim
-        x = call.m.slice(x, at, *plain([start, limit]), step)
+        x = _part(call, x, axis - len(own) + x.ndim, (start, limit), step)
     return call.importer.spread(x, shape)
+
+
+def _part(call: Call, x: Value, axis: int, bounds: tuple[Size, Size], step: int) -> Value:
+    """Elements along one dimension."""
+    first, last = (size.constant for size in bounds)
+    if step == 1 and first is not None and last is not None:
+        return call.m.narrow(x, axis, first, last - first)
+    return call.m.slice(x, axis, *plain(bounds), step)
 
 
 @operator("pad")
