@@ -13,9 +13,13 @@ from typing import Any
 def parsed(content: bytes) -> Any:
     """jaxlib's module of text or of a portable artifact; raises what jaxlib raises."""
     from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
     from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
-    context = ir.Context()
+    context, registry = ir.Context(), ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
     for dialect in (stablehlo, chlo, sdy):
         dialect.register_dialect(context)
     with context, ir.Location.unknown():
