@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlx_mlir import checks, ir
 from rlx_mlir.attributes import elements_array, python_value
-from rlx_mlir.errors import InputError, RlxError, StageError, UnsupportedError
+from rlx_mlir.errors import InputError, StageError, UnsupportedError
 from rlx_mlir.exports.stablehlo import operators as operators  # registers the handlers
 from rlx_mlir.exports.stablehlo.builder import Writing
 from rlx_mlir.exports.stablehlo.registry import HANDLERS
@@ -20,6 +20,8 @@ from rlx_mlir.place import located
 from rlx_mlir.semantics.function import arguments, body, entry_function, results
 from rlx_mlir.unsupported import list_operations
 
+#: What is written by itself, or ends a block.
+_PLAIN = ("func.return", "mir.yield", "mir.condition", "mir.constant")
 #: Makes one function of operations that have writers: those that are made of others become these.
 PIPELINE = "inline,symbol-dce,mir-decompose{all=true}"
 
@@ -91,33 +93,46 @@ def to_stablehlo(module: GraphModule) -> str:
     return written(lowered.name, function)
 
 
-def written(name: str, function: ir.Operation, taps: Sequence[ir.Value] = ()) -> str:
-    """The text of a function whose operations have writers.
-
-    Args:
-        taps: values that are results, too, behind the function's own.
-    """
+def written(name: str, function: ir.Operation) -> str:
+    """The text of a function whose operations have writers."""
     writer = Writer()
     block = body(function)
     given = [Tensor(f"%arg{number}", *shape_and_word(value.type)) for number, value in enumerate(block.arguments)]
-    own = list(writer_results(writer, block, given, taps))
-    head = ", ".join(
-        f'{value.name}: {value.type} loc("{argument.name}")'
-        for value, argument in zip(given, arguments(function), strict=True)
-    )
-    kinds = ", ".join(value.type for value in own)
-    infos = [f"{{jax.result_info = \"result['{result.name}']\"}}" for result in results(function)]
-    infos += ["{}"] * len(taps)
-    sources = ", ".join(value.type for value in given)
-    names = ", ".join(value.name for value in own)
+    found = writer_results(writer, block, given)
+    names = [argument.name for argument in arguments(function)]
+    return _text(name, writer, dict(zip(names, given, strict=True)), [own.name for own in results(function)], found)
+
+
+def written_operation(op: ir.Operation) -> str:
+    """The text of a function that is one operation, which can be written."""
+    writer = Writer()
+    given = [Tensor(f"%arg{number}", *shape_and_word(value.type)) for number, value in enumerate(op.operands)]
+    found = writer.operation(op, given)
+    writer.lines = [line.partition(" loc(")[0] for line in writer.lines]  # equal operations of other lines are one text
+    named = {f"operand{number}": own for number, own in enumerate(given)}
+    return _text("operation", writer, named, [f"result{number}" for number in range(len(found))], found)
+
+
+def _text(name: str, writer: Writer, given: Mapping[str, Tensor], names: Sequence[str], found: Sequence[Tensor]) -> str:
+    """A module of one function.
+
+    Args:
+        given: its arguments, by name.
+        names: of its results.
+    """
+    head = ", ".join(f'{own.name}: {own.type} loc("{argument}")' for argument, own in given.items())
+    kinds = ", ".join(value.type for value in found)
+    infos = ", ".join(f"{{jax.result_info = \"result['{own}']\"}}" for own in names)
+    sources = ", ".join(own.type for own in given.values())
+    listed = ", ".join(value.name for value in found)
     return "\n".join(
         [
             f'"builtin.module"() <{{sym_name = "{name}"}}> ({{',
-            f'  "func.func"() <{{function_type = ({sources}) -> ({kinds}), res_attrs = [{", ".join(infos)}], '
+            f'  "func.func"() <{{function_type = ({sources}) -> ({kinds}), res_attrs = [{infos}], '
             'sym_name = "main", sym_visibility = "public"}> ({',
             f"  ^bb0({head}):" if given else "  ^bb0:",
             *writer.lines,
-            f'    "func.return"({names}) : ({kinds}) -> ()',
+            f'    "func.return"({listed}) : ({kinds}) -> ()',
             "  }) : () -> ()",
             "}) : () -> ()",
             "",
@@ -125,14 +140,12 @@ def written(name: str, function: ir.Operation, taps: Sequence[ir.Value] = ()) ->
     )
 
 
-def writer_results(
-    writer: Writer, block: ir.Block, given: Sequence[Tensor], taps: Sequence[ir.Value]
-) -> Sequence[Tensor]:
-    """What a function's block gives, and values of it."""
+def writer_results(writer: Writer, block: ir.Block, given: Sequence[Tensor]) -> list[Tensor]:
+    """What a function's block gives."""
     known: dict[ir.Value, Tensor] = dict(zip(block.arguments, given, strict=True))
     for op in (each.operation for each in block.operations):
         if op.name == "func.return":
-            return [*(known[value] for value in op.operands), *(known[value] for value in taps)]
+            return [known[value] for value in op.operands]
         try:
             found = writer.operation(op, [known[value] for value in op.operands])
         except (UnsupportedError, InputError) as error:
@@ -150,23 +163,33 @@ def _check(name: str, function: ir.Operation) -> None:
 
 
 def unwritten(function: ir.Operation) -> list[tuple[ir.Operation, str]]:
-    """The operations that can't be written, each with why."""
+    """The operations that can't be written, each with why, '' where there is none of its name."""
     found = []
     for op in _operations(body(function)):
-        if op.name in ("func.return", "mir.yield", "mir.condition", "mir.constant"):
+        if op.name in _PLAIN:
             continue
-        if any(packing(value.type) is not None for value in (*op.operands, *op.results)):
-            found.append((op, "it reads packed weights"))
-        elif op.name not in HANDLERS:
-            found.append((op, ""))
-        else:
-            try:
-                reason = refusal(op)
-            except RlxError as error:
-                reason = str(error)
-            if reason:
-                found.append((op, reason))
+        reason = _refused(op)
+        if reason is not None:
+            found.append((op, reason))
     return found
+
+
+def unwritten_reason(op: ir.Operation) -> str:
+    """Why one operation can't be written, with what is in its regions; '' where it can."""
+    inner = [own for region in op.regions if len(region.blocks) for own in _operations(region.blocks[0])]
+    for own in (op, *inner):
+        if own.name not in _PLAIN and (reason := _refused(own)) is not None:
+            return reason or f"'{own.name}' has no counterpart in StableHLO"
+    return ""
+
+
+def _refused(op: ir.Operation) -> str | None:
+    """Why an operation can't be written; '' where there is none of its name, None where it can."""
+    if any(packing(value.type) is not None for value in (*op.operands, *op.results)):
+        return "it reads packed weights"
+    if op.name not in HANDLERS:
+        return ""
+    return refusal(op) or None
 
 
 def refusal(op: ir.Operation) -> str:
@@ -198,4 +221,4 @@ def _location(location: ir.Location) -> str:
     return f' loc("{quoted}"({inner}))' if name else f" loc({inner})"
 
 
-__all__ = ["PIPELINE", "Writer", "to_stablehlo", "unwritten", "written"]
+__all__ = ["PIPELINE", "Writer", "to_stablehlo", "unwritten_reason", "written_operation"]
