@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlx_mlir import errors as errors
     from rlx_mlir import optim as optim
     from rlx_mlir import training as training
+    from rlx_mlir.against import check_against as check_against
     from rlx_mlir.autodiff import grad as grad
     from rlx_mlir.autodiff import grad_with_loss as grad_with_loss
     from rlx_mlir.autodiff import hessian as hessian
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from rlx_mlir.codegen.cpu.own_generators import unregister_generator as unregister_generator
     from rlx_mlir.compiler import compile as compile
     from rlx_mlir.compiler import emit as emit
+    from rlx_mlir.exports.stablehlo import to_stablehlo as to_stablehlo
     from rlx_mlir.frontends.onnx import from_onnx as from_onnx
     from rlx_mlir.frontends.stablehlo import from_stablehlo as from_stablehlo
     from rlx_mlir.frontends.stablehlo.functions import from_jax as from_jax
@@ -76,6 +78,7 @@ _EXPORTS: dict[str, str | None] = {
     "Model": "rlx_mlir.models.model",
     "Request": "rlx_mlir.models.engine",
     "Session": "rlx_mlir.models.session",
+    "check_against": "rlx_mlir.against",
     "compile": "rlx_mlir.compiler",
     "draw": "rlx_mlir.stages",
     "from_jax": "rlx_mlir.frontends.stablehlo.functions",
@@ -105,6 +108,7 @@ _EXPORTS: dict[str, str | None] = {
     "TensorSpec": "rlx_mlir.own_ops",
     "register_generator": "rlx_mlir.codegen.cpu.own_generators",
     "register_op": "rlx_mlir.own_ops",
+    "to_stablehlo": "rlx_mlir.exports.stablehlo",
     "tune": "rlx_mlir.measure.tune",
     "unregister_generator": "rlx_mlir.codegen.cpu.own_generators",
     "unregister_op": "rlx_mlir.own_ops",

@@ -25,6 +25,7 @@ from rlx_mlir.tools import (
     cache,
     calibrate,
     chat,
+    check_against,
     check_gpu,
     embed,
     evaluate,
@@ -45,6 +46,7 @@ from rlx_mlir.tools.options import (
     ContextOption,
     Cubin,
     CubinOption,
+    Format,
     JsonOption,
     LoadOption,
     ModelArgument,
@@ -63,9 +65,11 @@ from rlx_mlir.tools.options import (
     configuration,
     example,
     message_of,
+    one_size,
     own_passes,
     print_json,
     progress,
+    refuse,
     skipped_fusion,
     weights,
     writing,
@@ -152,6 +156,14 @@ app.command(
     "check-gpu",
     epilog=example("rlx check-gpu", "rlx check-gpu --only gemm,attention --number 1", "rlx check-gpu --json"),
 )(check_gpu.check_gpu)
+app.command(
+    "check-against",
+    epilog=example(
+        "rlx check-against jax graph.mlir --size tokens=16",
+        "rlx check-against torch minilm --size batch=2 --size seq=9",
+        "rlx check-against jax model.onnx --json",
+    ),
+)(check_against.check_against)
 app.command(
     epilog=example(
         "rlx tune smollm2",
@@ -466,6 +478,7 @@ def _time_compilation(
         "rlx emit smollm2 --stage asm --function decode --kernel attention_0",
         "rlx emit smollm2 --stage asm --triple aarch64-linux-gnu --cpu cortex-a76",
         "rlx emit smollm2 --stage ptx --target nvptx --chip sm_90",
+        "rlx emit minilm --to stablehlo --size batch=1 --size seq=128 -o minilm.stablehlo.mlir",
     )
 )
 def emit(
@@ -490,12 +503,24 @@ def emit(
     passes: PassesOption = None,
     skip_fusion: SkipFusionOption = None,
     load: LoadOption = None,
+    to: Annotated[Format | None, typer.Option(help="In the words of another compiler in place of a stage.")] = None,
+    size: Annotated[
+        list[str] | None, typer.Option(help="SYMBOL=NUMBER: the size of a symbol, for --to, which has none.")
+    ] = None,
     output: OutputOption = None,
 ) -> None:
-    """Print a module as the compiler has it at one of its stages."""
+    """Print a module as the compiler has it at one of its stages, or as StableHLO."""
     from rlx_mlir import compiler, stages
 
     module, maxima = any_module(model, function.value, context, chunk)
+    if to is not None:
+        refuse("'--to'", {"inspect": inspect or None, "kernel": kernel, "passes": passes, "skip-fusion": skip_fusion})
+        from rlx_mlir.exports.stablehlo import to_stablehlo
+
+        sizes = one_size("size", size or [])
+        _print(to_stablehlo(module.bind(sizes) if sizes else module), output)
+        return
+    refuse("a stage", {"size": size})
     show = stages.inspect if inspect else compiler.emit
     machine: dict[str, Any] = {
         "triple": triple,
@@ -512,7 +537,12 @@ def emit(
             raise InputError("'--kernel' chooses code, which '--inspect' doesn't show: leave one of them out")
         machine["kernel"] = kernel
     chosen = activations_of(module, activations, target)
-    text = show(module, stage.value, activations=chosen, maxima=maxima, **machine).rstrip("\n")
+    _print(show(module, stage.value, activations=chosen, maxima=maxima, **machine), output)
+
+
+def _print(text: str, output: Path | None) -> None:
+    """Prints text, or writes it to a file."""
+    text = text.rstrip("\n")
     if output is None:
         typer.echo(text)
         return

@@ -59,6 +59,14 @@ def content_of(source: object) -> tuple[bytes, str]:
         return file.read(size), str(path)
 
 
+def has_stablehlo(content: bytes) -> bool:
+    """Whether text or bytecode of MLIR has operations of StableHLO."""
+    if content.startswith(sources.BYTECODE):
+        return content[4:].lstrip(b"\0\r").startswith(b"StableHLO")
+    text = content.decode(errors="replace")
+    return bool(_GENERIC.search(text) or _PRETTY.search(text))
+
+
 def is_text(content: bytes) -> bool:
     """Whether bytes are text: what `jax.export` serialises has zeros."""
     return b"\0" not in content

@@ -34,7 +34,7 @@ def _plain(name: str, kind: str) -> None:
     def run(call: Call) -> Entry:
         if call.dtype(0).kind != "c":
             _needs_floats(call)
-        return call.elementwise(lambda x: call.m.activation(kind, x), call.operands[0])
+        return call.elementwise(getattr(call.m, kind), call.operands[0])
 
 
 for _name, _kind in (
