@@ -4,20 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from rlx_mlir.exports.stablehlo.tensors import Tensor
 
 #: Called as references are: with a `Writer`, operands by position, and attributes by keyword.
 Handler = Callable[..., Tensor | Sequence[Tensor]]
 
+Kind = TypeVar("Kind", bound=Callable[..., Any])
+
 HANDLERS: dict[str, Handler] = {}
 
 
-def writes(*names: str) -> Callable[[Handler], Handler]:
+def writes(*names: str) -> Callable[[Kind], Kind]:
     """Registers what writes operations, by their names without the dialect."""
 
-    def add(handler: Handler) -> Handler:
+    def add(handler: Kind) -> Kind:
         HANDLERS.update({f"mir.{name}": handler for name in names})
         return handler
 

@@ -22,6 +22,10 @@ from .registry import Refused
 if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule
 
+#: Operations that may write their result over an operand.
+_IN_PLACE = frozenset(
+    f"mir.{name}" for name in ("add", "sub", "mul", "div", "max", "min", "where", "dynamic_update_slice")
+)
 _WORDS = re.compile(r"\w+")
 
 
@@ -127,9 +131,21 @@ def _set_outputs(importer: Importer, main: ir.Operation, found: Sequence[Entry],
     for name, entry, value in zip(listed, found, last.operands, strict=True):
         _check_type(value.type, f"result '{name}'")
         outputs[name] = importer.value(entry)
-    tied = {listed[output]: names[argument] for argument, output in _aliased(main) if output < len(listed)}
+    donated = {listed[output]: names[argument] for argument, output in _aliased(main) if output < len(listed)}
+    tied = {name: own for name, own in donated.items() if _takes(importer.graph, outputs[name], own)}
     importer.graph.set_outputs(outputs, tied=tied)
     importer.graph.erase_dead()
+
+
+def _takes(graph: GraphModule, output: Value, argument: str) -> bool:
+    """Whether an output is seen to be able to take an argument's memory: element by element, or a part of it anew."""
+    given = graph.value(argument)
+    if (given.shape, given.dtype) != (output.shape, output.dtype):
+        return False
+    made = output._resolve().owner
+    if isinstance(made, ir.Block) or made.operation.name not in _IN_PLACE:
+        return False
+    return given._resolve() in list(made.operation.operands)
 
 
 def _name(module: ir.Module) -> str:

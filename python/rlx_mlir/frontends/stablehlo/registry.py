@@ -8,7 +8,7 @@ computes it on operands that are known while the module is read; where it can't,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from .entries import Entry
 
@@ -17,6 +17,8 @@ Results = Entry | Sequence[Entry]
 Handler = Callable[[Any], Results]
 #: Computes the results of an operation on known operands; None where they are to be built.
 Fold = Callable[[Any], Results | None]
+
+Kind = TypeVar("Kind", bound=Callable[..., Any])
 
 HANDLERS: dict[str, Handler] = {}
 FOLDS: dict[str, Fold] = {}
@@ -30,23 +32,23 @@ def _full(name: str) -> str:
     return name if "." in name or "@" in name else f"stablehlo.{name}"
 
 
-def operator(*names: str) -> Callable[[Handler], Handler]:
+def operator(*names: str) -> Callable[[Kind], Kind]:
     """Registers the handler of operations, by their names: of StableHLO without the dialect's, others with it.
 
     Custom calls are named by what they call: `@name`.
     """
 
-    def add(handler: Handler) -> Handler:
+    def add(handler: Kind) -> Kind:
         HANDLERS.update(dict.fromkeys(map(_full, names), handler))
         return handler
 
     return add
 
 
-def fold(*names: str) -> Callable[[Fold], Fold]:
+def fold(*names: str) -> Callable[[Kind], Kind]:
     """Registers what computes operations on known operands."""
 
-    def add(function: Fold) -> Fold:
+    def add(function: Kind) -> Kind:
         FOLDS.update(dict.fromkeys(map(_full, names), function))
         return function
 

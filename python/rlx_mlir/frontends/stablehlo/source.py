@@ -96,7 +96,8 @@ def parsed_text(text: str, what: str) -> ir.Module:
     context.allow_unregistered_dialects = True
     with ir.single_threaded(context):
         try:
-            return ir.Module.parse(text, context)
+            module: ir.Module = ir.Module.parse(text, context)
+            return module
         except ir.MLIRError as error:
             first = error.error_diagnostics[0] if error.error_diagnostics else None
             where = f" (line {first.location.start_line})" if first is not None and first.location.is_a_file() else ""

@@ -108,6 +108,7 @@ def _attention(
     if softcap is not None:
         scores = w.mul(w.unary("tanh", w.div(scores, softcap)), softcap)
     if mask_kind == "bias":
+        assert mask is not None
         scores = w.add(scores, w.cast(w.wide(mask), scores.word))
     seen = _seen(w, scores, mask, pos, mask_kind, window)
     if seen is not None:
@@ -157,6 +158,8 @@ def _seen(
         before = w.compare("le", key, at)
         seen = before if seen is None else w.binary("and", seen, before)
     if kind == "sliding_window":
+        assert seen is not None
+        assert window is not None
         seen = w.binary("and", seen, w.compare("gt", key, w.sub(at, window)))
     return seen
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlx_mlir.frontends.tensors import plain
+from rlx_mlir.frontends.tensors import Tensor, plain
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size, product
 
 from .. import regions
 from ..call import Call
-from ..entries import Entry, Tensor, shape_of
+from ..entries import Entry, shape_of
 from ..registry import Refused, operator
 from .reductions import JOINED
 
@@ -273,13 +273,13 @@ def _scatter(call: Call) -> Entry:
     batch = [at for at in range(len(given)) if at not in window_dims]
     order = [*batch, *(window_dims[parts.index(axis)] for axis in (*windows, *whole))]
     rows = call.transposed(updates, order)
-    at = places.value
+    where = places.value
     if places.inside is not None:
         own = call.reshaped(places.inside, [*shape_of(places.inside), *[1] * len(windows)])
-        at = call.m.where(own, at, np.array(-1, at.dtype))
+        where = call.m.where(own, where, np.array(-1, where.dtype))
     table = _joined(call, x, how, places.joined)
     unique = _is_unique(call, indices)
-    found = _combined(call, table, at, rows, kind, unique)
+    found = _combined(call, table, where, rows, kind, unique)
     own_order = [*places.joined, *whole]
     back = call.reshaped(found, [shape[axis] for axis in own_order])
     return call.transposed(back, [own_order.index(axis) for axis in range(len(shape))])

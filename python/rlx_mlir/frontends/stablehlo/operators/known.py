@@ -17,7 +17,7 @@ from rlx_mlir.errors import RlxError
 from rlx_mlir.frontends import positions
 from rlx_mlir.frontends.positions import Conditions, Positions
 from rlx_mlir.frontends.tensors import MOST_FOLDED, Tensor, array_of_sizes
-from rlx_mlir.mir.dims import Size, maximum, minimum
+from rlx_mlir.mir.dims import Size, is_never_negative, maximum, minimum
 
 from ..call import Call, element_dtype, is_float, is_long
 from ..entries import Entry, Known, Repeated, as_array, as_conditions, as_positions, as_sizes, of_array, shape_of, splat
@@ -168,7 +168,7 @@ def _sized(call: Call, sizes: Sequence[Size]) -> Tensor:
 
 def _at_least(size: Size, least: int) -> bool:
     """Whether a size is seen to be so large: exported functions of JAX have no dimension of size 0."""
-    return positions.is_never_negative(_from_one(size) - least)
+    return is_never_negative(_from_one(size) - least)
 
 
 def _from_one(size: Size) -> Size:
@@ -194,9 +194,9 @@ def _by_positions(word: str, operands: Sequence[Entry]) -> Known | None:
         return positions.multiplied(listed[0], _number(-1, dtype), shape, dtype)
     if len(listed) == 2:
         if word in ("add", "subtract"):
-            return positions.added(*listed, 1 if word == "add" else -1, shape, dtype)
+            return positions.added(listed[0], listed[1], 1 if word == "add" else -1, shape, dtype)
         if word == "multiply":
-            return positions.multiplied(*listed, shape, dtype)
+            return positions.multiplied(listed[0], listed[1], shape, dtype)
     return None
 
 
@@ -217,6 +217,17 @@ def _logic(word: str, known: Sequence[Conditions], shape: tuple[Size, ...]) -> C
     return None
 
 
+def _whole_numbers(call: Call) -> list[np.ndarray] | None:
+    """The operands as arrays of integers or conditions; None where one is something else."""
+    found = []
+    for entry in call.operands:
+        array = as_array(entry)
+        if array is None or array.dtype == object or is_float(array.dtype):
+            return None
+        found.append(array)
+    return found
+
+
 @fold("compare")
 def _compare(call: Call) -> Entry | None:
     call.refuse_unsigned()
@@ -229,8 +240,8 @@ def _compare(call: Call) -> Entry | None:
             found = positions.compared(kind, left, right, shape)
             return found if found.constant is not None else None
         return positions.compared(kind, pair[0], pair[1], shape)
-    arrays = [as_array(entry) for entry in call.operands]
-    if any(array is None or array.dtype == object or is_float(array.dtype) for array in arrays):
+    arrays = _whole_numbers(call)
+    if arrays is None:
         return None
     functions = {
         "eq": np.equal,
@@ -257,19 +268,19 @@ def _select(call: Call) -> Entry | None:
             return positions.negated(known)
         if other.constant is False:
             return positions.both(known, own, own.shape)
-    arrays = [as_array(entry) for entry in call.operands]
-    if any(array is None or array.dtype == object or is_float(array.dtype) for array in arrays):
+    arrays = _whole_numbers(call)
+    if arrays is None:
         return None
-    return of_array(np.where(*arrays))  # type: ignore[call-overload]
+    return of_array(np.asarray(np.where(arrays[0], arrays[1], arrays[2])))
 
 
 @fold("clamp")
 def _clamp(call: Call) -> Entry | None:
-    arrays = [as_array(entry) for entry in call.operands]
-    if any(array is None or array.dtype == object or is_float(array.dtype) for array in arrays):
+    arrays = _whole_numbers(call)
+    if arrays is None:
         return None
     low, x, high = arrays
-    return of_array(np.minimum(np.maximum(x, low), high))  # type: ignore[type-var]
+    return of_array(np.minimum(np.maximum(x, low), high))
 
 
 @fold("convert")
@@ -294,7 +305,7 @@ def _moved(entry: Entry, places: Sequence[int | None], shape: tuple[Size, ...]) 
     """With dimensions elsewhere, as `positions.placed`, then repeated to a shape."""
     if not isinstance(entry, Positions | Conditions):
         return None
-    one = tuple(Size.of(1) if at is None else entry.shape[at] for at in places)
+    one: tuple[Size, ...] = tuple(Size.of(1) if at is None else entry.shape[at] for at in places)
     return positions.expand(positions.placed(entry, places, one), shape)
 
 
@@ -352,7 +363,7 @@ def _transpose(call: Call) -> Entry | None:
     order, entry = call.ints("permutation"), call.operands[0]
     if isinstance(entry, Tensor) and entry.array is not None:
         return Tensor(entry.dtype, entry.array.transpose(order), name=entry.name)
-    return _moved(entry, order, tuple(entry.shape[at] for at in order)) if is_placed(entry) else None
+    return _moved(entry, order, tuple(shape_of(entry)[at] for at in order))
 
 
 def is_placed(entry: Entry) -> bool:
@@ -415,7 +426,7 @@ def _as_objects(array: np.ndarray) -> np.ndarray:
 def _reverse(call: Call) -> Entry | None:
     (entry,) = call.operands
     if isinstance(entry, Tensor) and entry.array is not None:
-        return Tensor.of(np.flip(entry.array, call.ints("dimensions")), entry.dtype)
+        return Tensor.of(np.flip(entry.array, tuple(call.ints("dimensions"))), entry.dtype)
     return None
 
 

@@ -10,13 +10,14 @@ from itertools import product as combinations
 
 import numpy as np
 
+from rlx_mlir.frontends.positions import Positions
 from rlx_mlir.frontends.tensors import plain
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size, product
 
 from .. import regions
 from ..call import Call, is_float
-from ..entries import Entry, Positions, as_array, as_positions, shape_of
+from ..entries import Entry, as_array, as_positions, shape_of
 from ..registry import Refused, operator
 
 #: Places of a window that is computed of slices.
@@ -237,7 +238,7 @@ def _combined(call: Call, x: Value, kind: str, over: Windows, fill: Value) -> Va
             reach = (over.size[axis] - 1) * over.dilation[axis] + 1
             count = (shape[axis] - reach) // over.stride[axis] + 1
             bounds = plain([start, start + (count - 1) * over.stride[axis] + 1])
-            part = call.m.slice(part, axis, *bounds, over.stride[axis])
+            part = call.m.slice(part, axis, bounds[0], bounds[1], over.stride[axis])
         total = part if total is None else call.m.binary(JOINED[kind], total, part)
     assert total is not None
     return total

@@ -182,7 +182,8 @@ def _part(call: Call, x: Value, axis: int, bounds: tuple[Size, Size], step: int)
     first, last = (size.constant for size in bounds)
     if step == 1 and first is not None and last is not None:
         return call.m.narrow(x, axis, first, last - first)
-    return call.m.slice(x, axis, *plain(bounds), step)
+    start, stop = plain(bounds)
+    return call.m.slice(x, axis, start, stop, step)
 
 
 @operator("pad")
