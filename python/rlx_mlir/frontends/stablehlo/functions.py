@@ -85,8 +85,10 @@ class JaxExecutable:
         for name, leaf in zip(program._leaves, leaves, strict=True):
             if name in dtypes:
                 array = np.asarray(leaf)
+                # As JAX takes them: numbers of Python, and types of 64 bits that it has as ones of 32.
                 is_number = isinstance(leaf, bool | int | float)
-                inputs[name] = array.astype(dtypes[name]) if is_number else array
+                is_one = is_number or jax.dtypes.canonicalize_dtype(array.dtype) == dtypes[name]
+                inputs[name] = array.astype(dtypes[name], copy=False) if is_one else array
         found = self.executable.run(inputs)
         return jax.tree_util.tree_unflatten(out_tree, [found[name] for name in program.outputs])
 

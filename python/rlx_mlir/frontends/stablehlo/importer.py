@@ -11,10 +11,12 @@ import numpy as np
 
 from rlx_mlir import budgets, ir
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.errors import BudgetError, BuildError, RlxError, StablehloError, StablehloUnsupportedError, shortened
+from rlx_mlir.errors import BudgetError, BuildError, RlxError, StablehloError, StablehloUnsupportedError
+from rlx_mlir.frontends.positions import Conditions, Positions
 from rlx_mlir.frontends.sizes import Sizes
 from rlx_mlir.frontends.tensors import Tensor
-from rlx_mlir.hir import GraphModule, Value, place
+from rlx_mlir.hir import GraphModule, Value
+from rlx_mlir.hir.place import standing
 from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.mir.dims import Size
 
@@ -53,6 +55,8 @@ class Importer:
         self._made: list[dict[int, tuple[Entry, Value]]] = [{}]
         self._refusals: dict[tuple[str, str], list[str]] = {}
         self._count = 0
+        self._place = ""
+        self._callers = [""]
 
     # -- arguments ---------------------------------------------------------------------------------------------------
 
@@ -72,10 +76,12 @@ class Importer:
             raise StablehloError(f"functions are nested more than {MOST_NESTED} deep at '@{name}'")
         block = self._functions[name].regions[0].blocks[0]
         self._entries.append({})
+        self._callers.append(self._place)
         try:
             return self.block(block, arguments)
         finally:
             self._entries.pop()
+            self._callers.pop()
 
     def block(self, block: ir.Block, arguments: Sequence[Entry]) -> list[Entry]:
         """What a block gives for arguments; Abandoned where it can't be built."""
@@ -103,6 +109,8 @@ class Importer:
         """Builds one operation; what it gives is None where it can't be built."""
         own = self._entries[-1]
         found: Sequence[Entry | None] = [None] * len(op.results)
+        # What JAX's own functions do has the place of who calls them.
+        place = self._place = place_of(op) or self._callers[-1]
         try:
             found = self._built(op)
             if len(found) != len(op.results):
@@ -110,11 +118,11 @@ class Importer:
         except Abandoned:
             pass
         except Refused as refused:
-            self._refuse(op, str(refused))
+            self._refuse(op, str(refused), place)
         except (StablehloError, BudgetError):
             raise
         except RlxError as error:
-            self._refuse(op, _PLACE.sub("", str(error)) if isinstance(error, BuildError) else str(error))
+            self._refuse(op, _PLACE.sub("", str(error)) if isinstance(error, BuildError) else str(error), place)
         own.update(zip(op.results, found, strict=True))
 
     def _built(self, op: ir.Operation) -> Sequence[Entry]:
@@ -126,15 +134,15 @@ class Importer:
             raise Abandoned
         call = Call(self, op, [operand for operand in operands if operand is not None])
         line = source_line(op.location)
-        standing = place.standing(line.file, line.line) if line is not None else nullcontext()
+        at_line = standing(line.file, line.line) if line is not None else nullcontext()
         scope = scope_of(op)
         with (
             foreign_errors(describe(op), StablehloError, but=(Refused, Abandoned)),
-            standing,
+            at_line,
             self.graph.scope(scope) if scope else nullcontext(),
         ):
             found = None
-            if name in FOLDS and (all(map(is_known, call.operands)) or name not in HANDLERS):
+            if name in FOLDS and (any(map(is_known, call.operands)) or name not in HANDLERS):
                 found = FOLDS[name](call)
             if found is None and name in HANDLERS:
                 found = HANDLERS[name](call)
@@ -148,8 +156,8 @@ class Importer:
             raise StablehloError("an operation reads a value that isn't there")
         return own[value]
 
-    def _refuse(self, op: ir.Operation, reason: str) -> None:
-        self._refusals.setdefault((name_of(op), reason), []).append(place_of(op))
+    def _refuse(self, op: ir.Operation, reason: str, where: str) -> None:
+        self._refusals.setdefault((name_of(op), reason), []).append(where)
 
     @contextmanager
     def region(self) -> Iterator[None]:
@@ -184,7 +192,7 @@ class Importer:
         if isinstance(entry, Tensor):
             value = self._constant(entry)
         else:
-            for size in entry.shape:
+            for size in (*entry.shape, *_factors(entry)):
                 self.carry(size)
             value = entry.compact(self.graph)
         own = self._made[0] if isinstance(entry, Tensor) and self._is_param(entry) else self._made[-1]
@@ -234,12 +242,18 @@ class Importer:
         lines, counts = [], dict[str, int]()
         for (op, reason), places in sorted(self._refusals.items(), key=lambda item: (-len(item[1]), item[0])):
             counts[op] = counts.get(op, 0) + len(places)
-            listed = ", ".join(dict.fromkeys(shortened(own, 80) for own in places[:3] if own))
+            listed = ", ".join(dict.fromkeys(own for own in places[:3] if own))
             text = f"{len(places)} x {op}" + (f", first at {listed}" if listed else "")
             lines.append(text + (f": {reason}" if reason else ": there is no such operation here"))
         total = sum(counts.values())
         text = f"{total} operation{'s' if total > 1 else ''} of '{self.graph.name}' can't be compiled"
         raise StablehloUnsupportedError("\n  ".join([text, *lines]), operations=counts)
+
+
+def _factors(entry: Positions | Conditions) -> list[Size]:
+    """The sizes that numbers of positions are made of."""
+    bases = [entry.base] if isinstance(entry, Positions) else [base for _, base, _ in entry.parts]
+    return [Size((((factor,), 1),)) for base in bases for factors, _ in base.terms for factor in factors]
 
 
 def name_of(op: ir.Operation) -> str:

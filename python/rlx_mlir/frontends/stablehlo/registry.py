@@ -2,7 +2,7 @@
 """The tables of operations: what one of StableHLO becomes.
 
 A *handler* builds what an operation means, one function each, in a file for its family under `operators/`. A *fold*
-computes it on operands that are known while the module is read; where it can't, it gives None.
+computes it where operands are known while the module is read, one of them at least; where it can't, it gives None.
 """
 
 from __future__ import annotations

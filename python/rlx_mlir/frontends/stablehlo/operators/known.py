@@ -117,7 +117,7 @@ def _arithmetic(call: Call) -> Entry | None:
     word = _word(call)
     if word in ("divide", "remainder", "maximum", "minimum", "sign", "abs"):
         call.refuse_unsigned()
-    found = _by_positions(word, call.operands)
+    found = _decided(word, call.operands) or _by_positions(word, call.operands)
     if found is not None:
         return found
     arrays = [as_array(entry) for entry in call.operands]
@@ -127,6 +127,17 @@ def _arithmetic(call: Call) -> Entry | None:
         with np.errstate(over="ignore"):
             return of_array(_NUMBERS[word](*arrays))
     return _of_sizes(word, call)
+
+
+def _decided(word: str, operands: Sequence[Entry]) -> Entry | None:
+    """Of two conditions, where one is the same everywhere, that one or the other, whatever that is."""
+    if word not in ("and", "or"):
+        return None
+    for own, other in (operands, operands[::-1]):
+        known = as_conditions(own)
+        if known is not None and known.constant is not None:
+            return own if known.constant == (word == "or") else other
+    return None
 
 
 def _of_sizes(word: str, call: Call) -> Entry | None:
