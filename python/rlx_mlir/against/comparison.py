@@ -3,7 +3,7 @@
 
 The module is compiled once with every value as an output. Each operation is then computed by the other library, of the
 operands that our code computed, so that an error stands where it arises. What is compiled as a whole, with operations
-joined in kernels, is compared with that: where it differs, the first value that does is found among all prefixes.
+joined in kernels, is compared with that: where it differs, the first operation up to which it does is found.
 """
 
 from __future__ import annotations
@@ -202,45 +202,32 @@ class _Comparison:
         return None
 
     def _as_a_whole(self, ops: Sequence[ir.Operation], known: Mapping[ir.Value, np.ndarray]) -> Difference | None:
-        """The first value that differs where it is compiled with all that is before it, and nothing behind."""
-        made = [op for op in ops if op.name != "mir.constant" and all(value in known for value in op.results)]
-        if not made or self._agrees(made[-1:], known, returned=True) is None:
+        """The first operation up to which compiled code differs: what is before it, and nothing behind, compiled."""
+        if not ops or self._up_to(ops, len(ops) - 1, known) is None:
             return None
-        low, high = 0, len(made) - 1
-        found: Difference | None = None
-        while low <= high:
+        low, high = 0, len(ops) - 1
+        while low < high:  # what reads a wrong value is wrong, too, so that all that is behind the first differs
             middle = (low + high) // 2
-            own = self._agrees([made[middle]], known)
-            if own is None:
-                low = middle + 1
-            else:
-                found, high = own, middle - 1
-        return found or self._agrees(made[-1:], known, returned=True)
+            low, high = (low, middle) if self._up_to(ops, middle, known) else (middle + 1, high)
+        return self._up_to(ops, low, known)
 
-    def _agrees(
-        self, ops: Sequence[ir.Operation], known: Mapping[ir.Value, np.ndarray], *, returned: bool = False
-    ) -> Difference | None:
-        """How results that are compiled alone differ from what they are beside all others.
-
-        Args:
-            returned: take what the module returns in place of the results.
-        """
-        function = entry_function(self._module.ir_module)
-        last = [op.operation for op in body(function).operations][-1]
-        values = [value for op in ops for value in op.results]
-        if returned:
-            values = [value for value in last.operands if value in known and not isinstance(value.owner, ir.Block)]
+    def _up_to(self, ops: Sequence[ir.Operation], last: int, known: Mapping[ir.Value, np.ndarray]) -> Difference | None:
+        """How what later operations read, or the function returns, differs from the same beside all other values."""
+        before = set(ops[: last + 1])
+        values = [value for op in ops[: last + 1] for value in op.results if value in known]
+        values = [value for value in values if any(use.owner.operation not in before for use in value.uses)]
+        values = [value for value in values if value.owner.operation.name != "mir.constant"]
+        if not values:
+            return None
+        found = None
         for value, array in zip(values, self._outputs(values), strict=True):
             op = value.owner.operation
-            steps = self._depth(op)
-            error = operation_error(op, [known[own] for own in op.operands if own in known], [array])
-            expected = Expected(known[value], relative=(error + 2.0**-23) * _SIDES * steps * self._factor)
-            found = element_difference(expected, array)
-            if found is not None:
-                return Difference(
-                    op.name, describe_operation(op), found.got, found.want, found.index, found.allowed, True
-                )
-        return None
+            error = operation_error(op, [known[own] for own in op.operands if own in known], [array]) + 2.0**-23
+            expected = Expected(known[value], relative=error * _SIDES * self._depth(op) * self._factor)
+            own = element_difference(expected, array)
+            if own is not None:
+                found = Difference(op.name, describe_operation(op), own.got, own.want, own.index, own.allowed, True)
+        return found
 
     @staticmethod
     def _depth(op: ir.Operation) -> int:

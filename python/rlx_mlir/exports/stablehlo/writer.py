@@ -70,8 +70,8 @@ def shape_and_word(type: ir.Type) -> tuple[tuple[int, ...], str]:
 def to_stablehlo(module: GraphModule) -> str:
     """A module as StableHLO: text of the generic form, which other compilers' tools read, and `from_stablehlo`.
 
-    Inputs and then parameters are the arguments of `@main`, in order, by their names in locations; outputs are its
-    results, by their names in `jax.result_info`.
+    Inputs and parameters are the arguments of `@main`, in the order in which they were made, by their names in
+    locations; outputs are its results, by their names in `jax.result_info`.
 
     Args:
         module: at stage hir or mir, without symbolic sizes: `module.bind(batch=1, seq=128)` gives them numbers.
@@ -158,7 +158,8 @@ def _check(name: str, function: ir.Operation) -> None:
     """Raises UnsupportedError for all operations that can't be written."""
     if missing := unwritten(function):
         lines = list_operations(missing, HANDLERS)
-        text = f"{len(missing)} operation{'s' if len(missing) > 1 else ''} of '{name}' have no counterpart in StableHLO"
+        number = "1 operation" if len(missing) == 1 else f"{len(missing)} operations"
+        text = f"'{name}' has {number} without a counterpart in StableHLO"
         raise UnsupportedError("\n  ".join([text, *lines]))
 
 
