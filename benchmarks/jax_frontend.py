@@ -11,26 +11,33 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
+import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
+import jax
 import numpy as np
 from harness import interleave, ratios, report, versions
+from networks import llama_jax as networks
 
 import rlx_mlir as rlx
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "python" / "harness"))
+
+def timed(run: Callable[[], Any]) -> Callable[[], float]:
+    """Milliseconds of a call."""
+
+    def measured() -> float:
+        begin = time.perf_counter()
+        run()
+        return (time.perf_counter() - begin) * 1e3
+
+    return measured
 
 
-def _calls(what: str, layers: int, batch: int, length: int) -> dict[str, Callable[[], Any]]:
+def calls(what: str, layers: int, batch: int, length: int) -> dict[str, Callable[[], Any]]:
     """A call of each side."""
-    import jax
-    import jax_networks as networks
-
     parameters = networks.parameters(vocabulary=4096, width=256, inner=704, layers=layers)
     ids = np.random.default_rng(0).integers(0, 4096, (batch, length)).astype(np.int32)
     if what == "forward":
@@ -60,9 +67,11 @@ def main() -> None:
     given = parser.parse_args()
     rows = []
     for what in given.what or ["forward", "gradient"]:
-        times = interleave(_calls(what, given.layers, given.batch, given.length), given.rounds)
-        rows.append({"what": what, **{name: own * 1e3 for name, own in times.items()}, **ratios(times, "ours")})
-    report(rows, versions("jax"), as_json=given.json)
+        runs = calls(what, given.layers, given.batch, given.length)
+        series = interleave({name: timed(run) for name, run in runs.items()}, given.rounds)
+        rows.append({"what": f"{what} b={given.batch} s={given.length}", **ratios(series)})
+    about = versions(["rlx-mlir", "jax", "jaxlib", "numpy"])
+    report(f"milliseconds of a call, medians of {given.rounds} rounds", rows, about, given.json)
 
 
 if __name__ == "__main__":

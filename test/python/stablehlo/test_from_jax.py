@@ -18,8 +18,8 @@ from rlx_mlir.errors import InputError, StablehloError, StablehloUnsupportedErro
 jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
-import jax_networks as networks  # noqa: E402
 from jax import lax  # noqa: E402
+from networks import llama_jax as networks  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 8, 8, 3)).astype(np.float32)
