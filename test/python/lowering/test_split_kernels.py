@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from compile_harness import Program, compare, compile_fresh
 
-from rlx_mlir import Executable, Value, interpret
+import rlx_mlir as rlx
+from rlx_mlir import Executable, GraphModule, Value, interpret
 from rlx_mlir.compiler import Compilation, CompileOptions
 
 Build = Callable[[Program], Value]

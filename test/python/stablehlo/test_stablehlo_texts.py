@@ -134,6 +134,7 @@ def test_blocks_of_a_llama_are_found() -> None:
     for block in ("mir.attention +1", "mir.rope +2", "mir.fused_swiglu +1", "raise_norm"):
         assert block in report, report
     assert "share_repeated_heads" in report
+    assert "masked causal" in read("llama_dynamic").module.transform("mir-dot-to-matmul,mir-raise-blocks").to_text()
     assert "mir.softmax" not in report.split("fused")[0]
 
 

@@ -142,7 +142,7 @@ class Importer:
             self.graph.scope(scope) if scope else nullcontext(),
         ):
             found = None
-            if name in FOLDS and (any(map(is_known, call.operands)) or name not in HANDLERS):
+            if name in FOLDS and (not call.operands or any(map(is_known, call.operands)) or name not in HANDLERS):
                 found = FOLDS[name](call)
             if found is None and name in HANDLERS:
                 found = HANDLERS[name](call)
