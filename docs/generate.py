@@ -8,6 +8,7 @@
 - README.md: the tables of stages and pipelines, between the marks that it has for them
 - docs/security.md: the table of budgets, likewise
 - docs/onnx.md: the operators of ONNX files that are known
+- docs/jax.md: the operations of StableHLO that are known
 - docs/architecture.md: the floors of the package, from the contracts in pyproject.toml that `make check-imports` keeps
 - python/rlx_mlir/hir/elementwise.py: the builders of functions of elements, from their records
 
@@ -259,6 +260,19 @@ def onnx_operators() -> Iterator[str]:
     yield from table(("domain", "family", "operators"), rows)
 
 
+def stablehlo_operations() -> Iterator[str]:
+    """The operations of StableHLO that have a handler, by the file that has it."""
+    from rlx_mlir.frontends.stablehlo import operators
+    from rlx_mlir.frontends.stablehlo.registry import by_family
+
+    rows = []
+    for family, names in by_family().items():
+        doc = inspect.getdoc(getattr(operators, family)) or ""
+        what = " ".join(re.split(r"[.:]\s|\.$", doc)[0].split())
+        rows.append((what, ", ".join(f"`{name.removeprefix('stablehlo.')}`" for name in names)))
+    yield from table(("family", "operations"), rows)
+
+
 def elementwise_builders() -> str:
     """The module of the builders of functions of elements."""
     from rlx_mlir.mir.functions import FUNCTIONS
@@ -328,6 +342,7 @@ def main() -> int:
     texts[ROOT / "docs" / "security.md"] = filled("docs/security.md", budgets=budget_table())
     texts[ROOT / "docs" / "differentiation.md"] = filled("docs/differentiation.md", rules=derivative_rules())
     texts[ROOT / "docs" / "onnx.md"] = filled("docs/onnx.md", operators=onnx_operators())
+    texts[ROOT / "docs" / "jax.md"] = filled("docs/jax.md", operations=stablehlo_operations())
     texts[ROOT / "docs" / "architecture.md"] = filled("docs/architecture.md", floors=floors())
     texts[ROOT / "python" / "rlx_mlir" / "hir" / "elementwise.py"] = elementwise_builders()
     stale = 0

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlx_mlir import errors as errors
     from rlx_mlir import optim as optim
     from rlx_mlir import training as training
+    from rlx_mlir.against import check_against as check_against
     from rlx_mlir.arrays import as_dlpack as as_dlpack
     from rlx_mlir.autodiff import grad as grad
     from rlx_mlir.autodiff import grad_with_loss as grad_with_loss
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     from rlx_mlir.codegen.cpu.own_generators import unregister_generator as unregister_generator
     from rlx_mlir.compiler import compile as compile
     from rlx_mlir.compiler import emit as emit
+    from rlx_mlir.exports.stablehlo import to_stablehlo as to_stablehlo
     from rlx_mlir.frontends.onnx import from_onnx as from_onnx
+    from rlx_mlir.frontends.stablehlo import from_stablehlo as from_stablehlo
+    from rlx_mlir.frontends.stablehlo.functions import from_jax as from_jax
     from rlx_mlir.hir import GraphModule as GraphModule
     from rlx_mlir.hir import Value as Value
     from rlx_mlir.interpreter import interpret as interpret
@@ -79,9 +83,12 @@ _EXPORTS: dict[str, str | None] = {
     "Request": "rlx_mlir.models.engine",
     "Session": "rlx_mlir.models.session",
     "bundle": "rlx_mlir.models.bundling",
+    "check_against": "rlx_mlir.against",
     "compile": "rlx_mlir.compiler",
     "draw": "rlx_mlir.stages",
+    "from_jax": "rlx_mlir.frontends.stablehlo.functions",
     "from_onnx": "rlx_mlir.frontends.onnx",
+    "from_stablehlo": "rlx_mlir.frontends.stablehlo",
     "grad": "rlx_mlir.autodiff",
     "grad_with_loss": "rlx_mlir.autodiff",
     "hessian": "rlx_mlir.autodiff",
@@ -107,6 +114,7 @@ _EXPORTS: dict[str, str | None] = {
     "TensorSpec": "rlx_mlir.own_ops",
     "register_generator": "rlx_mlir.codegen.cpu.own_generators",
     "register_op": "rlx_mlir.own_ops",
+    "to_stablehlo": "rlx_mlir.exports.stablehlo",
     "tune": "rlx_mlir.measure.tune",
     "unregister_generator": "rlx_mlir.codegen.cpu.own_generators",
     "unregister_op": "rlx_mlir.own_ops",

@@ -38,7 +38,7 @@ class Budgets:
     digits: int = _budget(4000, "digits of one number, in JSON, templates and modules as text")
     layers: int = _budget(1024, "layers of a model")
     tensors: int = _budget(65536, "tensors of a file")
-    nodes: int = _budget(1 << 20, "nodes of an ONNX file")
+    nodes: int = _budget(1 << 20, "nodes of an ONNX file, or operations of a module of StableHLO")
     metadata_bytes: int = _budget(1024 * _MiB, "bytes of a GGUF file's metadata")
     template_bytes: int = _budget(_MiB, "characters of a chat template")
     template_steps: int = _budget(

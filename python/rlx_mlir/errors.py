@@ -157,6 +157,18 @@ class OnnxUnsupportedError(UnsupportedError):
         super().__init__(message)
 
 
+class StablehloUnsupportedError(UnsupportedError):
+    """A module of StableHLO has operations that can't be compiled; the message lists all of them.
+
+    Attributes:
+        operations: how many there are of each, by its name.
+    """
+
+    def __init__(self, message: str, *, operations: Mapping[str, int] | None = None) -> None:
+        self.operations = dict(operations or {})
+        super().__init__(message)
+
+
 class ExecutionError(RlxError):
     """Compiled code could not be loaded or run: a missing symbol, a device error, memory that cannot be had."""
 
@@ -274,6 +286,10 @@ class SafetensorsError(ModelFileError):
 
 class OnnxError(ModelFileError):
     """An ONNX file is malformed, or a tensor that it names can't be read."""
+
+
+class StablehloError(ModelFileError):
+    """A module of StableHLO is malformed, or can't be read."""
 
 
 class TokenizerError(RlxError, ValueError):

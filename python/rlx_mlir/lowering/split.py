@@ -96,7 +96,8 @@ class _Nest:
         """The dimensions along which all accesses of the nest to some memory have the loop's variable as index."""
         own = [a for a in self.accesses if a.root == root]
         variable = loop.regions[0].blocks[0].arguments[0]
-        return [dim for dim in own[0].places if all(a.index(dim) == variable for a in own)]
+        # Bindings compare a value with nothing but values: where a view has no such dimension, there is none.
+        return [dim for dim in own[0].places if all(dim in a.places and a.index(dim) == variable for a in own)]
 
 
 def _trace(value: ir.Value) -> tuple[ir.Value, dict[int, int]] | None:

@@ -84,7 +84,7 @@ class _ObservedLayer(Layer):
         self.watch.routed(self._own(name), x, own)
         return super()._by_expert(x, own, name)
 
-    def _fuses_feed_forward(self) -> bool:
+    def _fuses_feed_forward(self, suffix: str = "") -> bool:
         return False
 
 

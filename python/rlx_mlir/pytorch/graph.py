@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlx_mlir.errors import InputError, RlxError, UnsupportedError
+from rlx_mlir.frontends import positions
 from rlx_mlir.hir import place
 from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch import positions
 from rlx_mlir.pytorch.symbols import Symbols
 from rlx_mlir.pytorch.tensors import word_of
 

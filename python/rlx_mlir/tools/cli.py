@@ -27,6 +27,7 @@ from rlx_mlir.tools import (
     cache,
     calibrate,
     chat,
+    check_against,
     check_gpu,
     embed,
     evaluate,
@@ -49,6 +50,7 @@ from rlx_mlir.tools.options import (
     ContextOption,
     Cubin,
     CubinOption,
+    Format,
     JsonOption,
     LoadOption,
     ModelArgument,
@@ -67,6 +69,7 @@ from rlx_mlir.tools.options import (
     configuration,
     example,
     message_of,
+    one_size,
     own_passes,
     print_json,
     progress,
@@ -159,6 +162,14 @@ app.command(
     "check-gpu",
     epilog=example("rlx check-gpu", "rlx check-gpu --only gemm,attention --number 1", "rlx check-gpu --json"),
 )(check_gpu.check_gpu)
+app.command(
+    "check-against",
+    epilog=example(
+        "rlx check-against jax graph.mlir --size tokens=16",
+        "rlx check-against torch minilm --size batch=2 --size seq=9",
+        "rlx check-against jax model.onnx --json",
+    ),
+)(check_against.check_against)
 app.command(
     epilog=example(
         "rlx tune smollm2",
@@ -492,6 +503,7 @@ def _time_compilation(
         "rlx emit smollm2 --stage ptx --target nvptx --chip sm_90",
         "rlx emit smollm2 --stage shared -o libsmollm2.so",
         "rlx emit graph.mlir --stage shared --params weights.npz --weights embed -o libgraph.so",
+        "rlx emit minilm --to stablehlo --size batch=1 --size seq=128 -o minilm.stablehlo.mlir",
     )
 )
 def emit(
@@ -521,6 +533,10 @@ def emit(
     passes: PassesOption = None,
     skip_fusion: SkipFusionOption = None,
     load: LoadOption = None,
+    to: Annotated[Format | None, typer.Option(help="In the words of another compiler in place of a stage.")] = None,
+    size: Annotated[
+        list[str] | None, typer.Option(help="SYMBOL=NUMBER: the size of a symbol, for --to, which has none.")
+    ] = None,
     output: OutputOption = None,
     where: Annotated[
         shared.Weights | None,
@@ -535,7 +551,7 @@ def emit(
     ] = None,
     cc: Annotated[str | None, typer.Option(help="C compiler that links a shared library; CC, or cc.")] = None,
 ) -> None:
-    """Print a module as the compiler has it at one of its stages; or write it as a shared library."""
+    """Print a module as the compiler has it at one of its stages, or as StableHLO; or write it as a shared library."""
     from rlx_mlir import compiler, stages
 
     machine: dict[str, Any] = {
@@ -553,6 +569,14 @@ def emit(
         return
     refuse(f"stage {stage.value}", {"weights": where, "params": params, "name": name, "cc": cc})
     module, maxima = any_module(model, (function or Program.prefill).value, context, chunk)
+    if to is not None:
+        refuse("'--to'", {"inspect": inspect or None, "kernel": kernel, "passes": passes, "skip-fusion": skip_fusion})
+        from rlx_mlir.exports.stablehlo import to_stablehlo
+
+        sizes = one_size("size", size or [])
+        _print(to_stablehlo(module.bind(sizes) if sizes else module), output)
+        return
+    refuse("a stage", {"size": size})
     show = stages.inspect if inspect else compiler.emit
     if kernel is not None:
         if inspect:
@@ -560,7 +584,12 @@ def emit(
         machine["kernel"] = kernel
     chosen = activations_of(module, activations, target)
     machine |= {"target": target.value, "chip": chip, "ptx": ptx}
-    text = show(module, stage.value, activations=chosen, maxima=maxima, **machine).rstrip("\n")
+    _print(show(module, stage.value, activations=chosen, maxima=maxima, **machine), output)
+
+
+def _print(text: str, output: Path | None) -> None:
+    """Prints text, or writes it to a file."""
+    text = text.rstrip("\n")
     if output is None:
         typer.echo(text)
         return

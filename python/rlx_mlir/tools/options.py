@@ -65,6 +65,12 @@ class Stage(str, enum.Enum):
     shared = "shared"
 
 
+class Format(str, enum.Enum):
+    """What other compilers read that `emit` can write."""
+
+    stablehlo = "stablehlo"
+
+
 class Target(str, enum.Enum):
     """What code is for."""
 
@@ -402,6 +408,15 @@ def by_symbol(option: str, texts: list[str]) -> dict[str, list[int]]:
             raise InputError(f"'--{option}' expects symbol=number, but got '{text}'")
         found[symbol] = listed
     return found
+
+
+def one_size(option: str, texts: list[str]) -> dict[str, int]:
+    """The number of each symbol of `symbol=number`."""
+    found = by_symbol(option, texts)
+    for symbol, listed in found.items():
+        if len(listed) > 1:
+            raise InputError(f"'--{option}' expects one number for '{symbol}', but got {listed}")
+    return {symbol: listed[0] for symbol, listed in found.items()}
 
 
 def print_json(value: object) -> None:

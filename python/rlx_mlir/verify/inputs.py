@@ -103,9 +103,14 @@ def perturbed(sample: Sample, arguments: Sequence[Argument], seed: int = 1) -> S
     for argument in arguments:
         array = sample.values[argument.name]
         if packing(argument.type) is None and is_inexact(array.dtype) and array.dtype not in FLOAT8:
-            array = by_parts(partial(_moved, rng=rng), array)
+            array = moved(array, rng)
         values[argument.name] = array
     return Sample(sample.name, values)
+
+
+def moved(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """An array, each of whose floats is moved by one rounding error, up or down."""
+    return by_parts(partial(_moved, rng=rng), array)
 
 
 def _moved(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -142,3 +142,70 @@ func.func @no_attention(%q: tensor<2x4x6x8xf32>, %v: tensor<2x4x6x8xf32>)
   %heads = mir.matmul %weights, %v : tensor<2x4x6x6xf32>, tensor<2x4x6x8xf32>
   return %heads, %weights : tensor<2x4x6x8xf32>, tensor<2x4x6x6xf32>
 }
+
+/// A maximum with -inf is none.
+// CHECK-LABEL: func @softmax
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>)
+//  CHECK-NEXT:   %[[Y:.+]] = mir.softmax %[[X]] axis 1
+//  CHECK-NEXT:   return %[[Y]]
+func.func @softmax(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %least = mir.constant dense<0xFF800000> : tensor<f32>
+  %top = mir.reduce max %x axes [1] keep_dims : tensor<?x8xf32>
+  %max = mir.max %least, %top : tensor<f32>, tensor<?x1xf32>
+  %shifted = mir.sub %x, %max : tensor<?x8xf32>, tensor<?x1xf32>
+  %power = mir.exp %shifted : tensor<?x8xf32>
+  %sum = mir.reduce sum %power axes [1] keep_dims : tensor<?x8xf32>
+  %y = mir.div %power, %sum : tensor<?x8xf32>, tensor<?x1xf32>
+  return %y : tensor<?x8xf32>
+}
+
+/// The maximum is along another dimension than the sum.
+// CHECK-LABEL: func @no_softmax
+//   CHECK-NOT:   mir.softmax
+//       CHECK:   return
+func.func @no_softmax(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %max = mir.reduce max %x axes [0] keep_dims : tensor<8x8xf32>
+  %shifted = mir.sub %x, %max : tensor<8x8xf32>, tensor<1x8xf32>
+  %power = mir.exp %shifted : tensor<8x8xf32>
+  %sum = mir.reduce sum %power axes [1] keep_dims : tensor<8x8xf32>
+  %y = mir.div %power, %sum : tensor<8x8xf32>, tensor<8x1xf32>
+  return %y : tensor<8x8xf32>
+}
+
+/// Something else reads the exponentials, which have to be computed.
+// CHECK-LABEL: func @read_softmax
+//   CHECK-NOT:   mir.softmax
+//       CHECK:   return
+func.func @read_softmax(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %max = mir.reduce max %x axes [1] keep_dims : tensor<4x8xf32>
+  %shifted = mir.sub %x, %max : tensor<4x8xf32>, tensor<4x1xf32>
+  %power = mir.exp %shifted : tensor<4x8xf32>
+  %sum = mir.reduce sum %power axes [1] keep_dims : tensor<4x8xf32>
+  %y = mir.div %power, %sum : tensor<4x8xf32>, tensor<4x1xf32>
+  return %y, %power : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+/// The product with the weights is the other way round, and each of two heads of keys is read by two.
+// CHECK-LABEL: func @turned_attention
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<2x9x4x8xf32>, %[[K:.+]]: tensor<2x9x2x8xf32>, %[[V:.+]]: tensor<2x9x2x8xf32>)
+//       CHECK:   mir.attention {{.+}} heads 4 kv_heads 2 head_dim 8
+//   CHECK-NOT:   mir.expand
+//   CHECK-NOT:   mir.transpose
+//       CHECK:   return
+func.func @turned_attention(%q: tensor<2x9x4x8xf32>, %k: tensor<2x9x2x8xf32>, %v: tensor<2x9x2x8xf32>) -> tensor<2x9x4x8xf32> {
+  %k0 = mir.reshape %k to [2, 9, 2, 1, 8] : tensor<2x9x2x8xf32>
+  %k1 = mir.expand %k0 : tensor<2x9x2x1x8xf32> to tensor<2x9x2x2x8xf32>
+  %k2 = mir.reshape %k1 to [2, 9, 4, 8] : tensor<2x9x2x2x8xf32>
+  %v0 = mir.reshape %v to [2, 9, 2, 1, 8] : tensor<2x9x2x8xf32>
+  %v1 = mir.expand %v0 : tensor<2x9x2x1x8xf32> to tensor<2x9x2x2x8xf32>
+  %v2 = mir.reshape %v1 to [2, 9, 4, 8] : tensor<2x9x2x2x8xf32>
+  %qt = mir.transpose %q permutation [0, 2, 1, 3] : tensor<2x9x4x8xf32>
+  %kt = mir.transpose %k2 permutation [0, 2, 3, 1] : tensor<2x9x4x8xf32>
+  %scores = mir.matmul %qt, %kt : tensor<2x4x9x8xf32>, tensor<2x4x8x9xf32>
+  %weights = mir.softmax %scores axis 3 : tensor<2x4x9x9xf32>
+  %vt = mir.transpose %v2 permutation [0, 2, 3, 1] : tensor<2x9x4x8xf32>
+  %wt = mir.transpose %weights permutation [0, 1, 3, 2] : tensor<2x4x9x9xf32>
+  %y = mir.matmul %vt, %wt : tensor<2x4x8x9xf32>, tensor<2x4x9x9xf32>
+  %out = mir.transpose %y permutation [0, 3, 1, 2] : tensor<2x4x8x9xf32>
+  return %out : tensor<2x9x4x8xf32>
+}

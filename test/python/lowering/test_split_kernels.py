@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from compile_harness import Program, compare, compile_fresh
 
-from rlx_mlir import Executable, Value, interpret
+import rlx_mlir as rlx
+from rlx_mlir import Executable, GraphModule, Value, interpret
 from rlx_mlir.compiler import Compilation, CompileOptions
 
 Build = Callable[[Program], Value]
@@ -257,3 +259,14 @@ def test_no_copy_of_a_whole_weight(build: Build) -> None:
     shapes = re.findall(r"memref\.view .* to memref<([0-9x?]+)x[fi]\d+>", loops(build))
     assert "16x512" in shapes
     assert not [shape for shape in shapes if shape.startswith("200")]
+
+
+def test_parts_of_memory_that_a_loop_computed() -> None:
+    """A kernel reads two parts of what it computed, of which the second begins where no dimension of the loop does."""
+    m = GraphModule.mir("parts")
+    x, g = m.input("x", [5]), m.input("g", [10])
+    h = m.cos(g)
+    m.set_outputs({"y": (m.narrow(h, 0, 0, 5) + m.narrow(h, 0, 5, 5)) * x})
+    given = {"x": np.arange(5, dtype=np.float32), "g": np.arange(10, dtype=np.float32)}
+    found = rlx.compile(m, cache=False).run(given)["y"]
+    np.testing.assert_allclose(found, np.cos(given["g"]).reshape(2, 5).sum(0) * given["x"], atol=1e-5)

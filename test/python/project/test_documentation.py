@@ -46,6 +46,7 @@ ELSEWHERE = {
     "docs/debugging.md": "tools/test_reports.py",
     "docs/c-api.md": "runtime/test_c_examples.py",
     "docs/formats.md": "formats/test_own_formats.py",
+    "docs/jax.md": "stablehlo/test_jax_documentation.py",
     "docs/onnx.md": "onnx_files/test_onnx_import.py",
     "docs/own-operations.md": "hir/test_own_ops.py",
     "docs/torch.md": "pytorch/test_torch_documentation.py",

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rlx_mlir import GraphModule, interpret
+from rlx_mlir.frontends import positions
+from rlx_mlir.frontends.positions import Conditions, Known, Positions
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch import positions
-from rlx_mlir.pytorch.positions import Conditions, Known, Positions
 
 S, B, ONE = Size.of("s"), Size.of("b"), Size.of(1)
 SIZES = {"s": 5, "b": 3}

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
 from .call import Call
 from .patterns import made_by, transposed, unscaled
-from .tensors import Tensor
 from .types import FLOATS
 
 #: Operators whose results hold elements of their first operand alone.

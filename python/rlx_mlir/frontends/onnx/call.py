@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 
 from rlx_mlir.errors import OnnxError, shortened
+from rlx_mlir.frontends.tensors import Several, Tensor, Thing, plain, sizes_of
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.mir.dims import Size
 
 from .registry import Refused
-from .tensors import Several, Tensor, Thing, plain, sizes_of
 from .types import FLOATS, HALVES
 
 Kind = TypeVar("Kind")

@@ -14,14 +14,15 @@ import numpy as np
 from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import BudgetError, BuildError, OnnxError, OnnxUnsupportedError, RlxError, shortened
+from rlx_mlir.frontends.sizes import Sizes
+from rlx_mlir.frontends.tensors import MOST_FOLDED, Several, Tensor, Thing
 from rlx_mlir.hir import GraphModule, Value
-from rlx_mlir.mir.dims import Positive, Quotient, Size
+from rlx_mlir.mir.dims import Size
 
 from . import operators as operators  # registers the handlers
 from .call import Call
 from .files import Tensors, onnx_library
 from .registry import Refused, as_arrays, canonical, fold_of, handler_of
-from .tensors import MOST_FOLDED, Several, Tensor, Thing, plain
 from .types import NUMPY, in_graphs, name_of
 
 #: Known elements that become a parameter, and no constant of the module, where there are more.
@@ -93,7 +94,7 @@ class Importer:
         self.params: dict[str, np.ndarray] = {}
         self.symbols: dict[str, str] = {}
         self.refusals: list[Refusal] = []
-        self._dims: dict[str, tuple[Value, int]] = {}
+        self._sizes = Sizes(self.graph)
         self._made: list[dict[int, tuple[Tensor, Value]]] = [{}]
         self._roots: dict[int, tuple[Value, frozenset[str]]] = {}
         self._origins: dict[int, tuple[Value, Call]] = {}
@@ -199,7 +200,7 @@ class Importer:
         value = self.graph.input(info.name, shape, dtype)
         for axis, size in enumerate(shape):
             if isinstance(size, str):
-                self._dims.setdefault(size, (value, axis))
+                self._sizes.note(size, value, axis)
         tensor = Tensor.running(value)
         self._roots[id(value)] = (value, frozenset([info.name]))
         return tensor
@@ -558,62 +559,14 @@ class Importer:
 
     def size(self, size: Size) -> Value:
         """A size as a number that calls compute, i64 without dimensions."""
-        m = self.graph
-        if size.constant is not None:
-            return m.constant(np.int64(size.constant))
-        total: Value | None = None
-        for factors, coefficient in size.terms:
-            part: Value | None = None
-            for factor in factors:
-                if isinstance(factor, str):
-                    value, axis = self._dims[factor]
-                    own = m.dim(value, axis)
-                elif isinstance(factor, Quotient):
-                    own = m.floor_div(self.size(factor.size), np.int64(factor.number))
-                else:
-                    own = m.maximum(self.size(factor.size), np.int64(0))
-                part = own if part is None else m.mul(part, own)
-            if part is None:
-                part = m.constant(np.int64(coefficient))
-            elif coefficient != 1:
-                part = m.mul(part, np.int64(coefficient))
-            total = part if total is None else m.add(total, part)
-        return m.constant(np.int64(0)) if total is None else total
+        return self._sizes.value(size)
 
     def carry(self, size: Size) -> None:
         """Sees to it that a value of the graph has a dimension of a size, which results can take it from.
 
-        Refused where no value can be made that has one.
+        UnsupportedError where no value can be made that has one.
         """
-        if size.constant is not None or self.graph._dimension(size) is not None:
-            return
-        self._carrier(size)
-        if self.graph._dimension(size) is None:
-            raise Refused(f"no value can be made that has a dimension of {size}")
-
-    def _carrier(self, size: Size) -> Value:
-        """A value with one dimension that is as long as a size is."""
-        m = self.graph
-        found = m._dimension(size)
-        if size.constant is not None or found is not None:
-            return m.iota(plain([size]))
-        more = [(factors, number) for factors, number in size.terms if number > 0]
-        less = size - Size(tuple(more))
-        if less.terms:
-            return m.slice(self._carrier(Size(tuple(more))), 0, 0, size)
-        if len(more) > 1:
-            return m.concat([self._carrier(Size((term,))) for term in more], 0)
-        ((factors, number),) = more
-        if len(factors) == 1 and number == 1 and isinstance(factors[0], Quotient):
-            inner = factors[0]
-            return m.slice(self._carrier(inner.size), 0, inner.number - 1, None, inner.number)
-        if len(factors) == 1 and number == 1 and isinstance(factors[0], Positive):
-            raise Refused(f"no value can be made that has a dimension of {size}")
-        parts = [Size.of(number)] if number != 1 else []
-        parts += [Size((((factor,), 1),)) for factor in factors]
-        for part in parts:
-            self.carry(part)
-        return m.reshape(m.iota(plain(parts)), plain([size]))
+        self._sizes.carry(size)
 
     # -- what is refused ---------------------------------------------------------------------------------------------
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 
 from .call import Call
 from .patterns import made_by, unscaled
-from .tensors import Tensor
 from .types import FLOATS, HALVES
 
 

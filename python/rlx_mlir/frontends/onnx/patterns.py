@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 
 from .call import Call
-from .tensors import Tensor
 from .types import FLOATS
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .tensors import Thing
+from rlx_mlir.frontends.tensors import Thing
 
 Results = Thing | Iterable[Thing | None]
 #: Builds the results of a node, which is a `Call`.

@@ -251,7 +251,10 @@ def _again(op: mir.AttentionOp, **changed: Any) -> Any:
 
 
 def _unrepeated(raising: Raising, value: ir.Value) -> ir.Value | None:
-    """Heads [B, n, S, E] that a value [B, n r, S, E] has r times each."""
+    """Heads [B, n, S, E] that a value [B, n r, S, E] has r times each, also where a transpose has put them there."""
+    turned = producer(value, mir.TransposeOp)
+    if turned is not None and list(turned.permutation) == _HEADS:
+        return _unrepeated_rows(raising, turned.x)
     flat = producer(value, mir.ReshapeOp)
     repeated = producer(flat.x, mir.ExpandOp) if flat is not None else None
     if repeated is None:
@@ -263,6 +266,21 @@ def _unrepeated(raising: Raising, value: ir.Value) -> ir.Value | None:
     if (narrow[:2], narrow[3:]) != (wide[:2], wide[3:]) or (own[0], own[2:]) != (wide[0], wide[3:]):
         return None
     return raising.reshaped(single, [*narrow[:2], *narrow[3:]])
+
+
+def _unrepeated_rows(raising: Raising, value: ir.Value) -> ir.Value | None:
+    """The same of rows: heads [B, n, S, E] of a value [B, S, n r, E]."""
+    flat = producer(value, mir.ReshapeOp)
+    repeated = producer(flat.x, mir.ExpandOp) if flat is not None else None
+    if repeated is None:
+        return None
+    own, wide, narrow = raising.dims(value), raising.dims(repeated.result), raising.dims(repeated.x)
+    if len(own) != 4 or len(wide) != 5 or len(narrow) != 5 or narrow[3].constant != 1:
+        return None
+    if (narrow[:3], narrow[4]) != (wide[:3], wide[4]) or (own[:2], own[3]) != (wide[:2], wide[4]):
+        return None
+    rows = raising.reshaped(repeated.x, [*narrow[:3], narrow[4]])
+    return None if rows is None else raising.transposed(rows, _HEADS)
 
 
 def _packed(raising: Raising, value: ir.Value) -> ir.Value | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rlx_mlir.frontends import positions
+from rlx_mlir.frontends.positions import Conditions, Known, Positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch import positions
 from rlx_mlir.pytorch.graph import Importer, folds
-from rlx_mlir.pytorch.positions import Conditions, Known, Positions
 
 _INTEGERS = ("i32", "i64")
 #: Numbers from which an operator takes as many elements as there are.

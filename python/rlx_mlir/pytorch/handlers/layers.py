@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.frontends.positions import Conditions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.pytorch.graph import Importer, Unhandled, folds, handles
 from rlx_mlir.pytorch.handlers.images import scaled_convolution
-from rlx_mlir.pytorch.positions import Conditions
 
 
 @handles("aten.linear.default")

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlx_mlir.frontends import positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch import positions
 from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.frontends import positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch import positions
 from rlx_mlir.pytorch.graph import Importer, Unhandled, element_count, handles, static
 from rlx_mlir.pytorch.handlers.known import is_whole
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rlx_mlir.frontends.tensors import Tensor, Thing
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Tensor, Thing
 from ..types import FLOATS
 
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Tensor, plain
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
 from ..call import Call
 from ..registry import MICROSOFT, Refused, operator
-from ..tensors import Tensor, plain
 from ..types import is_integer
 from .attention import heads_first, heads_last, mask_shape
 from .indexing import counted

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Several, Tensor, Thing
 from rlx_mlir.hir import Value
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Several, Tensor, Thing
 
 #: Steps of a loop that are built one by one where their number is known: then shapes may change from step to step.
 MOST_UNROLLED = 64

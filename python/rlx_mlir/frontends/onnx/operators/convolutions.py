@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Tensor, plain
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Tensor, plain
 from ..windows import Windows, windows
 
 

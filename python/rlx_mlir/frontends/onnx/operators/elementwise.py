@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends import functions
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import GraphModule, Value
 
 from ..call import Call
 from ..norm_patterns import gelu, layer_norm, rms_norm
 from ..registry import MICROSOFT, Refused, operator
-from ..tensors import Tensor
 from ..types import FLOATS, NUMPY, in_graphs, is_integer, name_of
 
 #: A function of one value.
@@ -89,25 +89,17 @@ def _relu(call: Call) -> Tensor:
 
 @operator("Abs")
 def _abs(call: Call) -> Tensor:
-    x = call.value(0)
-    if x.dtype.kind == "u":
-        return call.out(x)
-    return call.out(call.m.abs(x) if x.dtype in FLOATS else call.m.maximum(x, call.m.sub(call.scalar(0, x), x)))
+    return call.out(functions.magnitude(call.m, call.value(0)))
 
 
 @operator("Neg")
 def _neg(call: Call) -> Tensor:
-    x = call.value(0)
-    return call.out(call.m.neg(x) if x.dtype in FLOATS else call.m.sub(call.scalar(0, x), x))
+    return call.out(functions.negative(call.m, call.value(0)))
 
 
 @operator("Sign")
 def _sign(call: Call) -> Tensor:
-    x, m = call.value(0), call.m
-    zero, one = call.scalar(0, x), call.scalar(1, x)
-    below = zero if x.dtype.kind == "u" else call.scalar(-1, x)
-    other = m.where(m.lt(x, zero), m.constant(below), x if x.dtype in FLOATS else m.constant(zero))
-    return call.out(m.where(m.gt(x, zero), m.constant(one), other))
+    return call.out(functions.sign(call.m, call.value(0)))
 
 
 @_composed("Reciprocal")
@@ -115,31 +107,14 @@ def _reciprocal(call: Call, x: Value) -> Value:
     return call.m.div(call.scalar(1, x), x)
 
 
-def floor(m: GraphModule, x: Value) -> Value:
-    """The largest whole numbers that aren't larger."""
-    near = m.round(x)
-    return m.where(m.gt(near, x), near - 1.0, near)
-
-
-def ceil(m: GraphModule, x: Value) -> Value:
-    """The smallest whole numbers that aren't smaller."""
-    near = m.round(x)
-    return m.where(m.lt(near, x), near + 1.0, near)
-
-
-def truncated(m: GraphModule, x: Value) -> Value:
-    """The whole numbers towards 0."""
-    return m.where(m.lt(x, 0.0), ceil(m, x), floor(m, x))
-
-
 @_composed("Floor")
 def _floor(call: Call, x: Value) -> Value:
-    return floor(call.m, x)
+    return functions.floor(call.m, x)
 
 
 @_composed("Ceil")
 def _ceil(call: Call, x: Value) -> Value:
-    return ceil(call.m, x)
+    return functions.ceil(call.m, x)
 
 
 @_composed("Erf")
@@ -147,41 +122,19 @@ def _erf(call: Call, x: Value) -> Value:
     return 1.0 - call.m.erfc(x)
 
 
-@_doubled("Sinh")
-def _sinh(call: Call, x: Value) -> Value:
-    return (call.m.exp(x) - call.m.exp(-x)) * 0.5
+for _name, _function in (
+    ("Sinh", functions.sinh),
+    ("Cosh", functions.cosh),
+    ("Asinh", functions.asinh),
+    ("Acosh", functions.acosh),
+    ("Atanh", functions.atanh),
+    ("Asin", functions.asin),
+    ("Acos", functions.acos),
+):
 
-
-@_doubled("Cosh")
-def _cosh(call: Call, x: Value) -> Value:
-    return (call.m.exp(x) + call.m.exp(-x)) * 0.5
-
-
-@_doubled("Asinh")
-def _asinh(call: Call, x: Value) -> Value:
-    m, size = call.m, call.m.abs(x)
-    y = m.log(size + m.sqrt(size * size + 1.0))
-    return m.where(m.lt(x, 0.0), -y, y)
-
-
-@_doubled("Acosh")
-def _acosh(call: Call, x: Value) -> Value:
-    return call.m.log(x + call.m.sqrt(x * x - 1.0))
-
-
-@_doubled("Atanh")
-def _atanh(call: Call, x: Value) -> Value:
-    return call.m.log((1.0 + x) / (1.0 - x)) * 0.5
-
-
-@_doubled("Asin")
-def _asin(call: Call, x: Value) -> Value:
-    return call.m.atan(x / call.m.sqrt(1.0 - x * x))
-
-
-@_doubled("Acos")
-def _acos(call: Call, x: Value) -> Value:
-    return math.pi / 2 - call.m.atan(x / call.m.sqrt(1.0 - x * x))
+    @_doubled(_name)
+    def _of_doubles(call: Call, x: Value, function: Function = _function) -> Value:
+        return function(call.m, x)
 
 
 @operator("IsNaN")
@@ -361,7 +314,7 @@ def _mod(call: Call) -> Tensor:
     if is_integer(a.dtype):
         return call.out(m.trunc_rem(a, b) if like_c else m.floor_rem(a, b))
     x, y = m.cast(a, _F64), m.cast(b, _F64)
-    rest = x - (truncated(m, x / y) if like_c else floor(m, x / y)) * y
+    rest = x - (functions.truncated(m, x / y) if like_c else functions.floor(m, x / y)) * y
     # By an infinity, everything is a remainder; of another sign, the one that is rounded down goes on to the infinity.
     whole = x if like_c else m.where(m.lt(x * m.minimum(m.maximum(y, -1.0), 1.0), 0.0), y, x)
     endless = m.eq(m.abs(y), float("inf")) & m.lt(m.abs(x), float("inf"))
@@ -446,19 +399,8 @@ def _not(call: Call) -> Tensor:
 def _bit_shift(call: Call) -> Tensor:
     left = call.choice("direction", "", ("LEFT", "RIGHT")) == "LEFT"
     a, b = _pair(call)
-    m = call.m
-    if left:
-        return call.out(m.mul(a, m.pow(call.scalar(2, b), b)))  # the power is 0 beyond the width
-    bits = np.iinfo(a.dtype).bits
-    if a.dtype.kind == "u":
-        return call.out(m.floor_div(a, m.pow(call.scalar(2, b), b)))  # by which floor_div gives 0
-    # As other shifts, those by less than 0 or by the width and more leave the sign alone; two steps, as 2^(bits - 1)
-    # is no number of the type.
-    outside = m.lt(b, call.scalar(0, b)) | m.ge(b, call.scalar(bits, b))
-    steps = m.where(outside, m.constant(call.scalar(bits - 1, b)), b)
-    half = m.floor_div(steps, call.scalar(2, b))
-    first = m.floor_div(a, m.pow(call.scalar(2, b), half))
-    return call.out(m.floor_div(first, m.pow(call.scalar(2, b), m.sub(steps, half))))
+    shifted = functions.shifted_left if left else functions.shifted_right
+    return call.out(shifted(call.m, a, b))
 
 
 @operator("Where")
@@ -475,15 +417,7 @@ def cast(call: Call, x: Value, dtype: np.dtype) -> Value:
         return x
     m = call.m
     if is_integer(x.dtype) and is_integer(dtype):
-        own, limits = np.iinfo(x.dtype), np.iinfo(dtype)
-        if limits.min <= own.min and own.max <= limits.max:
-            return m.cast(x, dtype)
-        wide = m.cast(x, "i64")
-        bits = 1 << limits.bits
-        rest = m.floor_rem(wide, np.int64(bits)) if limits.bits < 64 else wide
-        if limits.min < 0 and limits.bits < 64:
-            rest = m.where(m.gt(rest, np.int64(limits.max)), rest - np.int64(bits), rest)
-        return m.cast(rest, dtype)
+        return functions.wrapped(m, x, dtype)
     return m.cast(x, dtype)
 
 

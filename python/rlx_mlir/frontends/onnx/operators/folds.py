@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from rlx_mlir.frontends.tensors import MOST_FOLDED, array_of_sizes
 from rlx_mlir.mir.dims import Size, is_never_negative, maximum, minimum
 
 from ..call import Call
 from ..registry import fold
-from ..tensors import MOST_FOLDED, array_of_sizes
 from ..types import NUMPY, SMALL, is_integer
 from .shapes import even_parts, resolved_shape, unsqueezed
 

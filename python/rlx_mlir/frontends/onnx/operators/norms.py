@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size, product
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Tensor
 
 _F32 = np.dtype(np.float32)
 

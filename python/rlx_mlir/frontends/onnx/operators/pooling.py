@@ -12,12 +12,12 @@ from itertools import product as combinations
 
 import numpy as np
 
+from rlx_mlir.frontends.tensors import Tensor, plain
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Tensor, plain
 from ..types import FLOATS
 from ..windows import Windows, windows
 

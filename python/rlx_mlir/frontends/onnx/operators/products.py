@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
 from ..attention_pattern import attention
 from ..call import Call
 from ..registry import MICROSOFT, Refused, operator
-from ..tensors import Tensor
 
 
 def matmul(call: Call, a: Value, b: Value) -> Value:

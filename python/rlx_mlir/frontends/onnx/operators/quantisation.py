@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Tensor, plain
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
 from ..call import Call
 from ..registry import MICROSOFT, Refused, operator
-from ..tensors import Tensor, plain
 from ..types import HALVES, NUMPY, SMALL, in_graphs, is_integer, name_of
 from ..windows import windows
 from .convolutions import convolved

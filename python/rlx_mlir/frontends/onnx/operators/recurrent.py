@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Tensor
 
 #: Functions of cells, by their names in files.
 _FUNCTIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu"}

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import product
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Tensor
 from ..types import FLOATS
 
 _Reduction = Callable[[Call, Value, list[int], bool], Value]

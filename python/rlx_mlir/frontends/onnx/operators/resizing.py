@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Tensor
 from ..types import FLOATS
 
 _MODES = ("nearest", "linear", "cubic")

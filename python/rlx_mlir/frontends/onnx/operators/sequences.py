@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Several, Tensor, Thing, plain
 from rlx_mlir.mir.dims import Size
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Several, Tensor, Thing, plain
 
 
 @operator("SequenceConstruct")

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends.tensors import Tensor, Thing, plain
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size, broadcast, is_never_negative, product
 
 from ..call import Call
 from ..patterns import transposed
 from ..registry import Refused, operator
-from ..tensors import Tensor, Thing, plain
 from ..types import FLOATS, NUMPY, in_graphs, name_of
 
 

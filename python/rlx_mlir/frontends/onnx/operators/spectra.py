@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..tensors import Tensor
 from ..types import HALVES
 
 #: The longest transform, whose matrix has so many rows and columns.

@@ -47,10 +47,13 @@ class Positions:
         """The number, where all elements are one that is known."""
         return None if any(self.steps) else self.base.constant
 
+    def compact(self, m: GraphModule) -> Value:
+        """The tensor, built of counters, of size 1 where all elements along a dimension are one."""
+        return _sum(m, self.base, self.steps, self.shape, self.dtype)
+
     def value(self, m: GraphModule) -> Value:
         """The tensor, built of counters."""
-        total = _sum(m, self.base, self.steps, self.shape, self.dtype)
-        return _expanded(m, total, self.shape)
+        return _expanded(m, self.compact(m), self.shape)
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,8 @@ class Conditions:
         """The condition, where all elements are one that is known."""
         return False if self.never else (None if self.parts else True)
 
-    def value(self, m: GraphModule) -> Value:
-        """The tensor of i1, built of comparisons of counters."""
+    def compact(self, m: GraphModule) -> Value:
+        """The tensor of i1, built of comparisons of counters, of size 1 where it is the same along a dimension."""
         found: Value | None = None
         for kind, base, steps in self.parts:
             left = tuple(max(step, 0) for step in steps)
@@ -84,7 +87,11 @@ class Conditions:
             found = own if found is None else m.bitwise_and(found, own)
         if found is None:
             found = m.constant(np.full((1,) * len(self.shape), not self.never))
-        return _expanded(m, found, self.shape)
+        return found
+
+    def value(self, m: GraphModule) -> Value:
+        """The same, of the whole shape."""
+        return _expanded(m, self.compact(m), self.shape)
 
 
 Known = Positions | Conditions

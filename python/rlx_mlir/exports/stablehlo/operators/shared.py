@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What writers say of uses of operations that they don't write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: By the name of an operation: of its attributes, why it isn't written; '' where it is.
+REFUSALS: dict[str, Callable[[Mapping[str, Any]], str]] = {}
+
+
+def _of_groups(attributes: Mapping[str, Any]) -> str:
+    groups = attributes.get("groups", 1) or 1
+    return f"of {groups} groups" if groups != 1 else ""
+
+
+def _of_schemes(attributes: Mapping[str, Any]) -> str:
+    return "keys or values that are blocks" if {"k_scheme", "v_scheme"} & attributes.keys() else ""
+
+
+def _of_blocks(attributes: Mapping[str, Any]) -> str:
+    return "a cache of blocks" if "scheme" in attributes else ""
+
+
+REFUSALS |= {f"mir.{name}": _of_groups for name in ("conv_transpose2d", "conv2d_backward_weight")}
+REFUSALS |= {"mir.attention": _of_schemes, "mir.cache_update": _of_blocks}
