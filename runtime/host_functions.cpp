@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "host_functions.h"
 
-#include "float_conversions.h"
+#include "support_functions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,36 +11,6 @@
 
 namespace rlx::runtime {
 namespace {
-
-//===----------------------------------------------------------------------===//
-// Functions that compilers' support libraries have, perhaps
-//===----------------------------------------------------------------------===//
-
-// A 16-bit float is passed and returned in the low half of the register that holds a `float`, on
-// x86-64 as on AArch64, so `float` stands for it here; older compilers have no type for it.
-float returnedHalf(uint16_t bits) { return bitsOf<float>(uint32_t(bits)); }
-uint16_t passedHalf(float half) { return uint16_t(bitsOf<uint32_t>(half)); }
-
-uint16_t halfOf(float x) { return narrowFloat<32, 23, 10>(bitsOf<uint32_t>(x)); }
-float truncsfhf2(float x) { return returnedHalf(halfOf(x)); }
-float truncdfhf2(double x) { return returnedHalf(narrowFloat<64, 52, 10>(bitsOf<uint64_t>(x))); }
-float truncsfbf2(float x) { return returnedHalf(narrowFloat<32, 23, 7>(bitsOf<uint32_t>(x))); }
-float truncdfbf2(double x) { return returnedHalf(narrowFloat<64, 52, 7>(bitsOf<uint64_t>(x))); }
-float extendhfsf2(float half) { return widenHalf(passedHalf(half)); }
-double extendhfdf2(float half) { return widenHalf(passedHalf(half)); }
-
-/// x to a whole power by repeated squaring, for llvm.powi.
-template <typename Float> Float powi(Float x, int n) {
-  Float result = 1;
-  for (unsigned rest = n < 0 ? 0u - unsigned(n) : unsigned(n);; x *= x) {
-    if (rest & 1)
-      result *= x;
-    if ((rest >>= 1) == 0)
-      return n < 0 ? 1 / result : result;
-  }
-}
-float powisf2(float x, int n) { return powi(x, n); }
-double powidf2(double x, int n) { return powi(x, n); }
 
 /// To the nearest whole number, of two the even one, whatever the rounding mode is.
 template <typename Float> Float roundToEven(Float x) {
@@ -138,16 +108,16 @@ std::vector<HostSymbol> listed() {
       symbol<void *(void *, const void *, size_t)>("memmove", memmove),
       symbol<void *(void *, int, size_t)>("memset", memset),
       symbol<size_t(const char *)>("strlen", strlen),
-      symbol("__truncsfhf2", truncsfhf2),
-      symbol("__truncdfhf2", truncdfhf2),
-      symbol("__truncsfbf2", truncsfbf2),
-      symbol("__truncdfbf2", truncdfbf2),
-      symbol("__extendhfsf2", extendhfsf2),
-      symbol("__extendhfdf2", extendhfdf2),
-      symbol("__gnu_f2h_ieee", halfOf),
+      symbol("__truncsfhf2", support::truncsfhf2),
+      symbol("__truncdfhf2", support::truncdfhf2),
+      symbol("__truncsfbf2", support::truncsfbf2),
+      symbol("__truncdfbf2", support::truncdfbf2),
+      symbol("__extendhfsf2", support::extendhfsf2),
+      symbol("__extendhfdf2", support::extendhfdf2),
+      symbol("__gnu_f2h_ieee", support::halfOf),
       symbol("__gnu_h2f_ieee", widenHalf),
-      symbol("__powisf2", powisf2),
-      symbol("__powidf2", powidf2),
+      symbol("__powisf2", support::powisf2),
+      symbol("__powidf2", support::powidf2),
   };
   std::sort(symbols.begin(), symbols.end(), [](const HostSymbol &a, const HostSymbol &b) {
     return std::string_view(a.name) < std::string_view(b.name);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Functions that compiled code calls by name where the target has no instruction, for code that is
-// linked ahead of time: those that runtime/loader.cpp gives code that is loaded, with the same
-// bits.
-#include "runtime/float_conversions.h"
+// linked ahead of time: those of runtime/host_functions.cpp, with the same bits.
+#include "runtime/support_functions.h"
 
 #include <cstdint>
 
@@ -23,33 +22,15 @@ float powisf2(float x, int n) RLX_NAMED("__powisf2");
 double powidf2(double x, int n) RLX_NAMED("__powidf2");
 #undef RLX_NAMED
 
-namespace {
-
-float returnedHalf(uint16_t bits) { return bitsOf<float>(uint32_t(bits)); }
-uint16_t passedHalf(float half) { return uint16_t(bitsOf<uint32_t>(half)); }
-
-/// x to a whole power by repeated squaring, for llvm.powi.
-template <typename Float> Float powi(Float x, int n) {
-  Float result = 1;
-  for (unsigned rest = n < 0 ? 0u - unsigned(n) : unsigned(n);; x *= x) {
-    if (rest & 1)
-      result *= x;
-    if ((rest >>= 1) == 0)
-      return n < 0 ? 1 / result : result;
-  }
-}
-
-} // namespace
-
-uint16_t halfOf(float x) { return narrowFloat<32, 23, 10>(bitsOf<uint32_t>(x)); }
+uint16_t halfOf(float x) { return support::halfOf(x); }
 float floatOf(uint16_t half) { return widenHalf(half); }
-float truncsfhf2(float x) { return returnedHalf(halfOf(x)); }
-float truncdfhf2(double x) { return returnedHalf(narrowFloat<64, 52, 10>(bitsOf<uint64_t>(x))); }
-float truncsfbf2(float x) { return returnedHalf(narrowFloat<32, 23, 7>(bitsOf<uint32_t>(x))); }
-float truncdfbf2(double x) { return returnedHalf(narrowFloat<64, 52, 7>(bitsOf<uint64_t>(x))); }
-float extendhfsf2(float half) { return widenHalf(passedHalf(half)); }
-double extendhfdf2(float half) { return widenHalf(passedHalf(half)); }
-float powisf2(float x, int n) { return powi(x, n); }
-double powidf2(double x, int n) { return powi(x, n); }
+float truncsfhf2(float x) { return support::truncsfhf2(x); }
+float truncdfhf2(double x) { return support::truncdfhf2(x); }
+float truncsfbf2(float x) { return support::truncsfbf2(x); }
+float truncdfbf2(double x) { return support::truncdfbf2(x); }
+float extendhfsf2(float half) { return support::extendhfsf2(half); }
+double extendhfdf2(float half) { return support::extendhfdf2(half); }
+float powisf2(float x, int n) { return support::powisf2(x, n); }
+double powidf2(double x, int n) { return support::powidf2(x, n); }
 
 } // namespace rlx::runtime::c
