@@ -47,7 +47,21 @@ OUTSIDE: Mapping[str, str] = {
 }
 """Tensors outside of the layers."""
 
+_EXPERTS = {
+    "num_experts": "expert_count",
+    "num_local_experts": "expert_count",  # as transformers saves it
+    "num_experts_per_tok": "expert_used_count",
+}
+_NORMALISED = {"norm_topk_prob": "expert_weights_norm"}
+_GRANITE_SCALES = {
+    "embedding_multiplier": "embedding_scale",
+    "residual_multiplier": "residual_scale",
+    "attention_multiplier": "attention.scale",
+    "logits_scaling": "logit_scale",
+}
+
 _NO_BIASES: Mapping[str, tuple[object, ...]] = {"attention_bias": (None, False), "mlp_bias": (None, False)}
+_ALL_SPARSE: Mapping[str, tuple[object, ...]] = {"decoder_sparse_step": (None, 1), "mlp_only_layers": (None, [])}
 _CAUSAL: Mapping[str, tuple[object, ...]] = {"use_bidirectional_attention": (None, False)}
 
 REFUSED: Mapping[str, tuple[object, ...]] = {
@@ -77,7 +91,7 @@ class Family:
         switched: the window is there only where `use_sliding_window` says so.
         refused: keys beside `REFUSED`.
         plus_one: norms multiply by 1 + weight.
-        split_experts: a layer has a tensor for each expert, or one with gate and up of all.
+        split_experts: a layer has a tensor for each expert, or one with gate and up of all experts.
         part: the entry of `config.json` that describes the language model, where that is one part of several, of which
             the others are for what isn't text, and aren't read; empty where it is the whole.
     """
@@ -144,17 +158,50 @@ FAMILIES: dict[str, Family] = {
             "qwen3_moe",
             "qwen3moe",
             {**_LLAMA, **_HEAD_NORMS, "mlp.gate": "ffn_gate_inp"},
-            numbers={
-                "num_experts": "expert_count",
-                "num_local_experts": "expert_count",  # as transformers saves it
-                "num_experts_per_tok": "expert_used_count",
-                "moe_intermediate_size": "expert_feed_forward_length",
-                "norm_topk_prob": "expert_weights_norm",
-            },
+            numbers={**_EXPERTS, **_NORMALISED, "moe_intermediate_size": "expert_feed_forward_length"},
             defaults={"sliding_window": 4096, "norm_topk_prob": False},
             windows="all",
             switched=True,
-            refused={**_NO_BIASES, "decoder_sparse_step": (None, 1), "mlp_only_layers": (None, [])},
+            refused={**_NO_BIASES, **_ALL_SPARSE},
+            split_experts=True,
+        ),
+        Family(
+            "qwen2_moe",
+            "qwen2moe",
+            {
+                **_LLAMA,
+                **{f"mlp.shared_expert.{word}_proj": f"ffn_{word}_shexp" for word in ("gate", "up", "down")},
+                "mlp.gate": "ffn_gate_inp",
+                "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+            },
+            numbers={
+                **_EXPERTS,
+                **_NORMALISED,
+                "moe_intermediate_size": "expert_feed_forward_length",
+                "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+            },
+            defaults={"sliding_window": 4096, "norm_topk_prob": False},
+            windows="later",
+            switched=True,
+            refused={"qkv_bias": (None, True), **_ALL_SPARSE},
+            split_experts=True,
+        ),
+        Family(
+            "mixtral",
+            "llama",
+            {**_LLAMA, "block_sparse_moe.gate": "ffn_gate_inp"},
+            numbers=_EXPERTS,
+            defaults={"num_local_experts": 8, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5},
+            windows="all",
+            split_experts=True,
+        ),
+        Family(
+            "olmoe",
+            "olmoe",
+            {**_LLAMA, **_HEAD_NORMS, "mlp.gate": "ffn_gate_inp"},
+            numbers={**_EXPERTS, **_NORMALISED},
+            defaults={"norm_topk_prob": False, "rms_norm_eps": 1e-5},
+            refused={**_NO_BIASES, "clip_qkv": (None,)},
             split_experts=True,
         ),
         Family(
@@ -213,19 +260,18 @@ FAMILIES: dict[str, Family] = {
             "granite",
             "granite",
             _LLAMA,
-            numbers={
-                "embedding_multiplier": "embedding_scale",
-                "residual_multiplier": "residual_scale",
-                "attention_multiplier": "attention.scale",
-                "logits_scaling": "logit_scale",
-            },
-            defaults={
-                "embedding_multiplier": 1.0,
-                "residual_multiplier": 1.0,
-                "attention_multiplier": 1.0,
-                "logits_scaling": 1.0,
-            },
+            numbers=_GRANITE_SCALES,
+            defaults=dict.fromkeys(_GRANITE_SCALES, 1.0),
             refused=_NO_BIASES,
+        ),
+        Family(
+            "granitemoe",
+            "granitemoe",
+            {**_LLAMA, "block_sparse_moe.router.layer": "ffn_gate_inp"},
+            numbers={**_GRANITE_SCALES, **_EXPERTS},
+            defaults={**dict.fromkeys(_GRANITE_SCALES, 1.0), "num_local_experts": 8, "num_experts_per_tok": 2},
+            refused=_NO_BIASES,
+            split_experts=True,
         ),
     )
 }

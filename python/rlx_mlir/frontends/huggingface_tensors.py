@@ -31,8 +31,12 @@ _PREFIXES = (("language_model.model.", "model."), ("model.language_model.", "mod
 #: Other parts, in whose tensors a text has no share.
 _OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\..+")
 _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
-_EXPERT = re.compile(r"mlp\.experts\.(\d{1,6})\.(gate|up|down)_proj\.weight")
-_JOINED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj")
+_EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight")
+_JOINED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj|block_sparse_moe\.(input|output)_linear\.weight")
+#: What the matrices of an expert are.
+_WORDS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w2": "down", "w3": "up"}
+#: Matrices of one row that are vectors in GGUF files.
+_SINGLE_ROWS = "ffn_gate_inp_shexp.weight"
 #: Buffers that earlier versions saved, which follow from the configuration.
 _BUFFER = re.compile(r"model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
 
@@ -104,6 +108,8 @@ class FolderTensors:
                 return True
         if name is None:
             return False
+        if name.endswith(_SINGLE_ROWS) and info.shape[:1] == (1,):
+            info = replace(info, shape=info.shape[1:])
         if family.plus_one and name.endswith("norm.weight"):
             values = self._values(part, info)
             self._make(name, info.shape, "f32", lambda: values.astype(np.float32) + np.float32(1))
@@ -118,14 +124,17 @@ class FolderTensors:
         """Takes a tensor of one expert, or of all."""
         single, joined = _EXPERT.fullmatch(name), _JOINED_EXPERTS.fullmatch(name)
         if single is not None:
-            self._experts.setdefault(f"{layer}.ffn_{single[2]}_exps.weight", {})[int(single[1])] = part, info
+            stacked = f"{layer}.ffn_{_WORDS[single[2]]}_exps.weight"
+            self._experts.setdefault(stacked, {})[int(single[1])] = part, info
             return True
-        if joined is None or len(info.shape) != 3 or info.shape[1] % 2:
+        if joined is None or len(info.shape) != 3:
             return False
         values, (experts, rows, width) = self._values(part, info), info.shape
-        if joined[1] == "down":
+        if joined[1] == "down" or joined[2] == "output":
             self._make(f"{layer}.ffn_down_exps.weight", info.shape, info.type, partial(np.array, values))
             return True
+        if rows % 2:
+            return False
         for word, own in (("gate", values[:, : rows // 2]), ("up", values[:, rows // 2 :])):
             shape = (experts, rows // 2, width)
             self._make(f"{layer}.ffn_{word}_exps.weight", shape, info.type, partial(np.array, own))

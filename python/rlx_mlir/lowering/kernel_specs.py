@@ -31,6 +31,7 @@ from rlx_mlir.codegen.specs import (
     LossSpec,
     MoveSpec,
     NormSpec,
+    PackedGroupedSpec,
     ProductSpec,
     QMatmulSpec,
     QuantizeSpec,
@@ -636,9 +637,15 @@ def read_loss(name: str, kernel: ir.AnyOp) -> LossSpec:
     return LossSpec(logits, labels, d_loss[0] if d_loss else None, result, order)
 
 
-def read_grouped(name: str, kernel: ir.AnyOp) -> GroupedSpec:
-    """A kernel of class grouped."""
-    return GroupedSpec(*_plain_operation(name, kernel))
+def read_grouped(name: str, kernel: ir.AnyOp) -> GroupedSpec | PackedGroupedSpec:
+    """A kernel of class grouped: products with dense or with packed weights."""
+    x, weight, expert, result, order = _plain_operation(name, kernel)
+    ops, _ = _body(kernel)
+    view = ops[0].opview
+    if isinstance(view, mir.GroupedMatmulOp):
+        return GroupedSpec(x, weight, expert, result, order)
+    packed, experts = packing_of(view.weight), int(python_value(view.experts))
+    return PackedGroupedSpec(x, weight, expert, result, order, packed.scheme, packed.layout, experts)
 
 
 def read_fft(name: str, kernel: ir.AnyOp) -> FftSpec:

@@ -408,7 +408,7 @@ def _single_class(view: ir.AnyOp) -> str:
         return "solve"
     if isinstance(view, mir.FftOp):
         return "fft"
-    if isinstance(view, mir.GroupedMatmulOp):
+    if isinstance(view, mir.GroupedMatmulOp | mir.DequantGroupedMatmulOp):
         return "grouped"
     if isinstance(view, mir.SoftmaxCrossEntropyWithLogitsOp | mir.SoftmaxCrossEntropyBackwardOp):
         return "loss"

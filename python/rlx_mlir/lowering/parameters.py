@@ -12,6 +12,7 @@ from rlx_mlir.activations import INTEGERS
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.formats import PANEL_ROWS
 from rlx_mlir.lowering.extents import extent
 from rlx_mlir.lowering.functions import (
     PREPARE,
@@ -185,6 +186,17 @@ PACK.pattern(mir.DequantMatmulOp)(pack_operand)
 PACK.pattern(mir.BlockDotOp)(pack_operand)
 
 
+def pack_experts(op: mir.DequantGroupedMatmulOp, rewriter: Rewriter) -> None:
+    """product with the rows of packed experts -> product with their panels, where each expert has whole ones"""
+    rows = shape_of(op.result)[1]
+    if rows % PANEL_ROWS:
+        return rewriter.no_match(f"an expert has {rows} rows, which are no whole panels of {PANEL_ROWS}")
+    return _repack(op, rewriter, "panels")
+
+
+PACK.pattern(mir.DequantGroupedMatmulOp)(pack_experts)
+
+
 def planes_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """product with rows of a packed weight -> product with its planes, which gathers of its rows read too"""
     _repack(op, rewriter, "planes")
@@ -199,7 +211,9 @@ def _repack(op: ir.AnyOp, rewriter: Rewriter, layout: str) -> None:
     if min(shape_of(weight)) < 0:
         return rewriter.no_match("the weight has a dynamic size")
     repacked = mir.repack(weight, layout=ir.Attribute.parse(f"#mir<layout {layout}>"))
-    op.operation.operands[len(op.operation.operands) - 1] = repacked
+    for number, operand in enumerate(op.operation.operands):
+        if operand == weight:
+            op.operation.operands[number] = repacked
     rewriter.changed()
 
 

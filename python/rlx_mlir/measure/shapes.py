@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.errors import GGUFError, InputError, UnsupportedError
+from rlx_mlir.errors import GGUFError, InputError
 from rlx_mlir.formats import encode, get_format
 from rlx_mlir.frontends.gguf import GGUFFile, Tensor, write_gguf
 from rlx_mlir.models.tokenizer import TokenType, byte_alphabet
@@ -56,6 +56,7 @@ class Shape:
         name: such as 7b-q4_0.
         layers, hidden, ffn, heads, kv_heads, vocab: as in `ModelConfig`; heads have hidden / heads elements.
         mix: of types, in `MIXES`.
+        experts, used: feed-forward networks of a layer, and those that a token has; 0 where it has one network.
         tied: the embedding table is the output matrix too.
         rope_base: of rotations.
         context: positions.
@@ -72,21 +73,29 @@ class Shape:
     tied: bool = False
     rope_base: float = 10000.0
     context: int = 131072
+    experts: int = 0
+    used: int = 0
 
-    def matrices(self) -> dict[str, tuple[str, tuple[int, int]]]:
-        """The type and shape, [rows, columns], of each matrix by name, in the order of the file."""
+    def matrices(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """The type and shape, [rows, columns], of each matrix by name, in the order of the file; those of experts are
+        [experts, rows, columns]."""
         kv = self.hidden // self.heads * self.kv_heads
         table = (self.vocab, self.hidden)
-        found = {"token_embd.weight": table} | ({} if self.tied else {"output.weight": table})
+        found: dict[str, tuple[int, ...]] = {"token_embd.weight": table}
+        if not self.tied:
+            found["output.weight"] = table
+        suffix, outer = ("_exps", (self.experts,)) if self.experts else ("", ())
+        router = {"ffn_gate_inp": (self.experts, self.hidden)} if self.experts else {}
         for layer in range(self.layers):
             own = {
                 "attn_q": (self.hidden, self.hidden),
                 "attn_k": (kv, self.hidden),
                 "attn_v": (kv, self.hidden),
                 "attn_output": (self.hidden, self.hidden),
-                "ffn_gate": (self.ffn, self.hidden),
-                "ffn_up": (self.ffn, self.hidden),
-                "ffn_down": (self.hidden, self.ffn),
+                **router,
+                f"ffn_gate{suffix}": (*outer, self.ffn, self.hidden),
+                f"ffn_up{suffix}": (*outer, self.ffn, self.hidden),
+                f"ffn_down{suffix}": (*outer, self.hidden, self.ffn),
             }
             found |= {f"blk.{layer}.{name}.weight": shape for name, shape in own.items()}
         return {name: (self._type(name), shape) for name, shape in found.items()}
@@ -97,14 +106,16 @@ class Shape:
         if name == head:
             return mix.head
         kind, layer = name.removesuffix(".weight").rpartition(".")[2], name.split(".")[1]
-        if kind in ("attn_v", "ffn_down") and _is_sensitive(int(layer), self.layers):
+        if kind == "ffn_gate_inp":
+            return "f32"
+        if kind in ("attn_v", "ffn_down", "ffn_down_exps") and _is_sensitive(int(layer), self.layers):
             return mix.sensitive
         return mix.most
 
     @property
     def nbytes(self) -> int:
         """Bytes of the matrices; the file has few more."""
-        return sum(rows * get_format(kind).row_bytes(k) for kind, (rows, k) in self.matrices().values())
+        return sum(math.prod(rows) * get_format(kind).row_bytes(k) for kind, (*rows, k) in self.matrices().values())
 
 
 @dataclass(frozen=True)
@@ -142,22 +153,16 @@ SIZES = {
     "1b": Shape("1b", 16, 2048, 8192, 32, 8, 128256, "", tied=True, rope_base=500000.0),
     "7b": Shape("7b", 32, 4096, 11008, 32, 32, 32000, ""),
     "8b": Shape("8b", 32, 4096, 14336, 32, 8, 128256, "", rope_base=500000.0),
+    "8x1b": Shape("8x1b", 16, 2048, 8192, 32, 8, 128256, "", tied=True, rope_base=500000.0, experts=8, used=2),
 }
-#: Mixtures of experts: architectures that are read have none.
-_EXPERTS = ("8x1b",)
 
 
 def named(name: str, layers: int | None = None) -> Shape:
     """A shape by its name, a size and a mix such as 7b-q4_0; with fewer layers where that is asked for.
 
-    Raises InputError where there is none, or its layers are fewer; UnsupportedError for mixtures of experts.
+    Raises InputError where there is none, or its layers are fewer.
     """
     size, _, mix = name.lower().partition("-")
-    if size in _EXPERTS:
-        raise UnsupportedError(
-            f"shape '{name}' is a mixture of experts: models of such an architecture can't be read yet; there are "
-            f"{', '.join(SIZES)}"
-        )
     if size not in SIZES or mix not in MIXES:
         raise InputError(
             f"'shape' expects a size ({', '.join(SIZES)}), '-' and a mix ({', '.join(MIXES)}), such as 7b-q4_0, but "
@@ -203,8 +208,8 @@ def write_shape(path: str | os.PathLike[str], shape: Shape, *, seed: int = 0, pr
     tensors: dict[str, Tensor] = {"output_norm.weight": ones}
     for layer in range(shape.layers):
         tensors |= {f"blk.{layer}.{norm}.weight": ones for norm in ("attn_norm", "ffn_norm")}
-    for name, (kind, (rows, k)) in shape.matrices().items():
-        tensors[name] = (kind, pieces(name, kind, rows, k), (rows, k))
+    for name, (kind, (*rows, k)) in shape.matrices().items():
+        tensors[name] = (kind, pieces(name, kind, math.prod(rows), k), (*rows, k))
     write_gguf(target, {**_metadata(shape), _ORIGIN: _origin(shape, seed)}, tensors)
     _pool.cache_clear()
     return target
@@ -270,6 +275,7 @@ def _metadata(shape: Shape) -> dict[str, Any]:
         "rope.dimension_count": shape.hidden // shape.heads,
         "rope.freq_base": shape.rope_base,
         "vocab_size": shape.vocab,
+        **({"expert_count": shape.experts, "expert_used_count": shape.used} if shape.experts else {}),
     }
     return {
         "general.architecture": "llama",

@@ -15,7 +15,8 @@ square.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,14 @@ class Experts:
     Attributes:
         normalised: the weights of those that were chosen are divided by their sum, unless a file says otherwise
             (``expert_weights_norm``).
+        own_width: the file says how wide they are inside (``expert_feed_forward_length``); otherwise it is what it says
+            of single networks.
+        shared: every token has one more network, whose result is multiplied by the sigmoid of a product with the token.
     """
 
     normalised: bool
+    own_width: bool = False
+    shared: bool = False
 
 
 REFUSED: Mapping[str, tuple[object, ...]] = {
@@ -104,6 +110,7 @@ REFUSED_OF_EXPERTS: Mapping[str, tuple[object, ...]] = {
     "expert_gating_func": (0, 1),
     "expert_group_count": (0, 1),
     "expert_shared_count": (0,),
+    "expert_shared_feed_forward_length": (0,),
     "expert_weights_scale": (0.0, 1.0),
     "leading_dense_block_count": (0,),
 }
@@ -132,6 +139,7 @@ class Architecture:
             in place of sqrt(head_dim).
         unrotated_period: layer i doesn't rotate queries and keys where i + 1 is a multiple of it; 0 where all do.
         experts: what the feed-forward networks are, where they are experts.
+        possible_experts: what they are where the file has some (``expert_count``).
         joined: tensors that hold the rows of several ones of `layer_tensors`, which a file may have in their place.
         softcaps: scores of attention, and logits, are c tanh(x / c) for these c where the file doesn't say
             (``attn_logit_softcapping``, ``final_logit_softcapping``); None where neither is.
@@ -151,9 +159,15 @@ class Architecture:
     wide_scale_layers: frozenset[int] = frozenset()
     unrotated_period: int = 0
     experts: Experts | None = None
+    possible_experts: Experts | None = None
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     softcaps: tuple[float, float] | None = None
     reads: frozenset[str] = frozenset()
+
+    @cached_property
+    def with_experts(self) -> Architecture:
+        """The architecture of files that have experts."""
+        return self if self.possible_experts is None else replace(self, experts=self.possible_experts)
 
     @property
     def model_tensors(self) -> tuple[TensorRule, ...]:
@@ -189,18 +203,12 @@ class Architecture:
 
     @property
     def _feed_forward(self) -> tuple[TensorRule, ...]:
-        if self.experts:
-            return (
-                TensorRule("ffn_gate_inp.weight", ("experts", "hidden")),
-                TensorRule("ffn_gate_exps.weight", ("experts", "expert_ffn", "hidden")),
-                TensorRule("ffn_up_exps.weight", ("experts", "expert_ffn", "hidden")),
-                TensorRule("ffn_down_exps.weight", ("experts", "hidden", "expert_ffn")),
-            )
-        return (
-            TensorRule("ffn_gate.weight", ("ffn", "hidden")),
-            TensorRule("ffn_up.weight", ("ffn", "hidden")),
-            TensorRule("ffn_down.weight", ("hidden", "ffn")),
-        )
+        if not self.experts:
+            return _gated("", "ffn")
+        rules = (TensorRule("ffn_gate_inp.weight", ("experts", "hidden")), *_gated("_exps", "expert_ffn", "experts"))
+        if self.experts.shared:
+            rules += (TensorRule("ffn_gate_inp_shexp.weight", ("hidden",)), *_gated("_shexp", "shared_ffn"))
+        return rules
 
     @property
     def refused(self) -> dict[str, tuple[object, ...]]:
@@ -210,27 +218,64 @@ class Architecture:
             known.add("attention.sliding_window")
         if self.softcaps:
             known |= {"attn_logit_softcapping", "final_logit_softcapping"}
+        if self.possible_experts:
+            known.add("expert_count")
         if self.experts:
             known |= {"expert_count", "expert_used_count"}
+            if self.experts.shared:
+                known.add("expert_shared_feed_forward_length")
         asked = {**REFUSED, **(REFUSED_OF_EXPERTS if self.experts else {})}
         return {key: neutral for key, neutral in asked.items() if key not in known}
+
+
+def _gated(suffix: str, width: str, *outer: str) -> tuple[TensorRule, ...]:
+    """The matrices of a gated network that is so wide inside, or of several."""
+    return (
+        TensorRule(f"ffn_gate{suffix}.weight", (*outer, width, "hidden")),
+        TensorRule(f"ffn_up{suffix}.weight", (*outer, width, "hidden")),
+        TensorRule(f"ffn_down{suffix}.weight", (*outer, "hidden", width)),
+    )
 
 
 ROPE_FACTORS = "rope_freqs.weight"
 LONG_ROPE_FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")
 
 _ALL_LOCAL = LocalLayers()
+_GRANITE = Architecture(
+    "granite",
+    rope_style="interleaved",
+    rope_factors=(ROPE_FACTORS,),
+    reads=frozenset({"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}),
+)
 
 ARCHITECTURES: dict[str, Architecture] = {
     architecture.name: architecture
     for architecture in (
         # Converters permute the rows of Q and K of some to interleaved pairs, and leave those of the others.
-        Architecture("llama", rope_style="interleaved", rope_factors=(ROPE_FACTORS,), local=_ALL_LOCAL),
+        Architecture(
+            "llama",
+            rope_style="interleaved",
+            rope_factors=(ROPE_FACTORS,),
+            local=_ALL_LOCAL,
+            possible_experts=Experts(normalised=True),
+        ),
         Architecture("qwen2", rope_style="half", qkv_bias=True, local=_ALL_LOCAL),
         Architecture("qwen3", rope_style="half", head_norms="head", local=_ALL_LOCAL),
         Architecture(
-            "qwen3moe", rope_style="half", head_norms="head", local=_ALL_LOCAL, experts=Experts(normalised=True)
+            "qwen3moe",
+            rope_style="half",
+            head_norms="head",
+            local=_ALL_LOCAL,
+            experts=Experts(normalised=True, own_width=True),
         ),
+        Architecture(
+            "qwen2moe",
+            rope_style="half",
+            qkv_bias=True,
+            local=_ALL_LOCAL,
+            experts=Experts(normalised=False, own_width=True, shared=True),
+        ),
+        Architecture("olmoe", rope_style="half", head_norms="row", experts=Experts(normalised=False)),
         # Gemma's norms multiply by 1 + weight; converters add the 1, so files hold what the norms here multiply by.
         Architecture("gemma", rope_style="half", activation="gelu_approx", scaled_embedding=True),
         Architecture(
@@ -268,12 +313,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         Architecture("smollm3", rope_style="interleaved", unrotated_period=4, local=_ALL_LOCAL),
         Architecture("olmo2", rope_style="half", head_norms="row", pre_norms=False, post_norms=True),
-        Architecture(
-            "granite",
-            rope_style="interleaved",
-            rope_factors=(ROPE_FACTORS,),
-            reads=frozenset({"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}),
-        ),
+        _GRANITE,
+        replace(_GRANITE, name="granitemoe", experts=Experts(normalised=True)),
     )
 }
 """Architectures that can be built, by the name in the file."""

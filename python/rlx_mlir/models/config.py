@@ -44,6 +44,7 @@ class ModelConfig:
         experts, experts_used, expert_ffn: feed-forward networks of a layer, those that a token has, and the width
             inside of each; 0 where a layer has one network.
         experts_normalised: the weights of a token's experts are divided by their sum.
+        shared_ffn: width inside of the network that all tokens have beside their experts; 0 where there is none.
         vocab: token ids.
         context: positions that the model was made for.
         eps: of the RMS norms.
@@ -77,6 +78,7 @@ class ModelConfig:
     experts_used: int
     expert_ffn: int
     experts_normalised: bool
+    shared_ffn: int
     vocab: int
     context: int
     eps: float
@@ -124,6 +126,8 @@ class ModelConfig:
             raise UnsupportedError(
                 f"{_where(file)}architecture '{file.architecture}' is not supported, {'; '.join(problems)}"
             )
+        if not _is_one_of(file.metadata.get(f"{architecture.name}.expert_count", 0), (0,)):
+            architecture = architecture.with_experts
         config = cls(**_numbers(file, architecture), weights={})
         weights = _tensors(file, architecture, config)
         return replace(config, weights=weights, tied_head="output.weight" not in weights)
@@ -139,6 +143,7 @@ class ModelConfig:
             "ffn": self.ffn,
             "experts": self.experts,
             "expert_ffn": self.expert_ffn,
+            "shared_ffn": self.shared_ffn,
             "vocab": self.vocab,
             "rope_pairs": self.rope_dims // 2,
         }
@@ -151,7 +156,8 @@ class ModelConfig:
     @property
     def plan(self) -> Architecture:
         """What the architecture is made of."""
-        return ARCHITECTURES[self.architecture]
+        found = ARCHITECTURES[self.architecture]
+        return found.with_experts if self.experts else found
 
     def is_local(self, layer: int) -> bool:
         """Whether a layer sees a window of keys only."""
@@ -379,19 +385,23 @@ def _feed_forward(keys: _Keys, architecture: Architecture) -> dict[str, Any]:
     """The fields of feed-forward networks."""
     if architecture.experts is None:
         keys.require(("feed_forward_length",))
-        own = {"experts": 0, "experts_used": 0, "expert_ffn": 0, "experts_normalised": False}
+        own = {"experts": 0, "experts_used": 0, "expert_ffn": 0, "experts_normalised": False, "shared_ffn": 0}
         return {"ffn": keys.integer("feed_forward_length", 0), **own}
-    keys.require(("expert_count", "expert_used_count", "expert_feed_forward_length"))
+    kind = architecture.experts
+    its_width = "expert_feed_forward_length" if kind.own_width else "feed_forward_length"
+    shared = ("expert_shared_feed_forward_length",) if kind.shared else ()
+    keys.require(("expert_count", "expert_used_count", its_width, *shared))
     experts, used = keys.integer("expert_count", 0), keys.integer("expert_used_count", 0)
     if used > experts:
         raise keys.fail("expert_used_count", f"at most the number of experts, {experts}", used)
-    width = keys.integer("expert_feed_forward_length", 0)
+    width = keys.integer(its_width, 0)
     return {
         "ffn": keys.integer("feed_forward_length", width),
         "experts": experts,
         "experts_used": used,
         "expert_ffn": width,
-        "experts_normalised": keys.flag("expert_weights_norm", architecture.experts.normalised),
+        "experts_normalised": keys.flag("expert_weights_norm", kind.normalised),
+        "shared_ffn": keys.integer(shared[0], 0) if shared else 0,
     }
 
 

@@ -308,17 +308,24 @@ class Layer:
         inner = graph.mul(gate, by_expert(rows, "ffn_up_exps"), name="ffn_exps")
         found = graph.reshape(by_expert(inner, "ffn_down_exps"), [count, used, width], name="ffn_exps")
         weighted = graph.mul(found, graph.reshape(weights, [count, used, 1], name="ffn_exps"), name="ffn_exps")
-        return graph.reshape(graph.sum(weighted, 1, name="ffn_exps"), n.shape, name="ffn_exps")
+        result = graph.reshape(graph.sum(weighted, 1, name="ffn_exps"), n.shape, name="ffn_exps")
+        if not config.shared_ffn:
+            return result
+        scores = graph.mul(n, self._weight("ffn_gate_inp_shexp"), name="ffn_gate_inp_shexp")
+        part = graph.sigmoid(graph.sum(scores, -1, keep_dims=True, name="ffn_shexp"), name="ffn_shexp")
+        shared = graph.mul(self._feed_forward(n, "_shexp"), part, name="ffn_shexp")
+        return graph.add(result, shared, name="ffn_shexp")
 
-    def _feed_forward(self, n: Value) -> Value:
-        graph, activation = self.graph, self.config.plan.activation
-        if activation == "silu" and not self._has_adapter(*_FEED_FORWARD):
-            gate_w, up_w, down_w = (self._weight(name) for name in _FEED_FORWARD)
+    def _feed_forward(self, n: Value, suffix: str = "") -> Value:
+        """What a gated network gives; its weights' names end with the suffix."""
+        graph, activation, name = self.graph, self.config.plan.activation, f"ffn{suffix}"
+        names = [f"{weight}{suffix}" for weight in _FEED_FORWARD]
+        if activation == "silu" and not self._has_adapter(*names):
+            gate_w, up_w, down_w = map(self._weight, names)
             dense = any(weight.packed is None for weight in (gate_w, up_w, down_w))
-            return graph.swiglu(n, gate_w=gate_w, up_w=up_w, down_w=down_w, transpose_weight=dense, name="ffn")
-        gate = graph.activation(activation, self._product(n, "ffn_gate"), name="ffn")
-        hidden = graph.mul(gate, self._product(n, "ffn_up"), name="ffn")
-        return self._product(hidden, "ffn_down")
+            return graph.swiglu(n, gate_w=gate_w, up_w=up_w, down_w=down_w, transpose_weight=dense, name=name)
+        gate = graph.activation(activation, self._product(n, names[0]), name=name)
+        return self._product(graph.mul(gate, self._product(n, names[1]), name=name), names[2])
 
     def _norm(self, x: Value, name: str) -> Value:
         return self.graph.rms_norm(x, self._weight(name), eps=self.config.eps, name=name)

@@ -267,7 +267,8 @@ class Executable:
         Args:
             inputs: arrays by name (numpy, or anything with DLPack); copied only where not contiguous.
             outputs: arrays to write some of the results to, by name (likewise; of libraries whose DLPack says that
-                memory may be written); the others are allocated. They may share memory with nothing that the call reads.
+                memory may be written); the others are allocated. They may share memory with nothing that the call
+                reads.
             donate: names of inputs and parameters whose memory outputs tied to them take: caches updated in place, and
                 parameters that an optimiser's step makes new values of, which later calls read.
 

@@ -21,6 +21,17 @@ func.func @block_dot(%x: tensor<?x32xf32>, %w: tensor<16x34xi8, #mir.packed<q8_0
   return %y : tensor<?x16xf32>
 }
 
+/// Experts are repacked where each has whole panels of 16 rows.
+// CHECK-LABEL: func @experts
+//       CHECK:   %[[P:.+]] = mir.repack %{{.+}} : tensor<32x34xi8, #mir.packed<q8_0, k = 32>>
+//       CHECK:   mir.dequant_grouped_matmul %{{.+}}, %[[P]], %{{.+}} experts 2
+//       CHECK:   mir.dequant_grouped_matmul %{{.+}}, %{{.+}}, %{{.+}} experts 4 : {{.*}}tensor<32x34xi8, #mir.packed<q8_0, k = 32>>
+func.func @experts(%x: tensor<?x32xf32>, %w: tensor<32x34xi8, #mir.packed<q8_0, k = 32>> {mir.kind = "param"}, %e: tensor<?xi32>) -> (tensor<?x16xf32>, tensor<?x8xf32>) {
+  %y = mir.dequant_grouped_matmul %x, %w, %e experts 2 : tensor<?x32xf32>, tensor<32x34xi8, #mir.packed<q8_0, k = 32>>, tensor<?xi32>
+  %z = mir.dequant_grouped_matmul %x, %w, %e experts 4 : tensor<?x32xf32>, tensor<32x34xi8, #mir.packed<q8_0, k = 32>>, tensor<?xi32>
+  return %y, %z : tensor<?x16xf32>, tensor<?x8xf32>
+}
+
 /// A weight that is joined from parameters is repacked as a whole.
 // CHECK-LABEL: func @joined
 //       CHECK:   %[[W:.+]] = mir.concat

@@ -32,9 +32,13 @@ FAMILIES = {
     "smollm3": "smollm3",
     "olmo2": "olmo2",
     "granite": "granite",
+    "mixtral": "mixtral",
+    "qwen2moe": "qwen2_moe",
+    "olmoe": "olmoe",
+    "granitemoe": "granitemoe",
 }
 """`model_type` by the name of the architecture in GGUF files."""
-PERMUTED = ("llama", "smollm3", "granite")
+PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe")
 """Architectures whose GGUF files have the rows that rotate together beside each other."""
 
 _NAMES = {
@@ -53,6 +57,22 @@ _NAMES = {
     "ffn_gate_inp": "mlp.gate",
     "post_attention_norm": "post_attention_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
+    "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+    "ffn_up_shexp": "mlp.shared_expert.up_proj",
+    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+}
+_ROUTERS = {"mixtral": "block_sparse_moe.gate", "granitemoe": "block_sparse_moe.router.layer"}
+#: Names of an expert's matrices, by the number of the expert.
+_EXPERTS = {
+    "mixtral": {"gate": "block_sparse_moe.experts.{}.w1", "up": "block_sparse_moe.experts.{}.w3"},
+    "": {word: f"mlp.experts.{{}}.{word}_proj" for word in ("gate", "up", "down")},
+}
+_EXPERTS["mixtral"]["down"] = "block_sparse_moe.experts.{}.w2"
+#: And of tensors of all experts: gate and up in one, and down.
+_JOINED = {
+    "granitemoe": ("block_sparse_moe.input_linear.weight", "block_sparse_moe.output_linear.weight"),
+    "": ("mlp.experts.gate_up_proj", "mlp.experts.down_proj"),
 }
 _OUTSIDE = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -64,7 +84,8 @@ _OUTSIDE = {
 def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, np.ndarray]:
     """Tensors by the names of GGUF, all of one element type."""
     kinds = ("token_embd", "output", "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output")
-    kinds += ("ffn_gate", "ffn_up", "ffn_down", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
+    kinds += tuple(f"ffn_{word}{suffix}" for word in ("gate", "up", "down") for suffix in ("", "_exps", "_shexp"))
+    kinds += ("ffn_gate_inp",)
     types = dict.fromkeys(kinds, "f32")
     return {
         name: value.astype(DTYPES[dtype])
@@ -81,22 +102,28 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
         names["ffn_norm"] = "pre_feedforward_layernorm"
     if architecture == "phi3":
         names["ffn_up"] = "mlp.gate_up_proj"
+    names["ffn_gate_inp"] = _ROUTERS.get(architecture, "mlp.gate")
+    single = _EXPERTS.get(architecture, _EXPERTS[""])
+    both_name, down_name = _JOINED.get(architecture, _JOINED[""])
+    joined = joined or architecture in _JOINED
     for name, value in tensors.items():
         if name in _OUTSIDE:
             found[_OUTSIDE[name]] = value
             continue
         _, layer, own, kind = name.split(".")
         prefix = f"model.layers.{layer}"
-        if not own.endswith("_exps"):
+        if own == "ffn_gate_inp_shexp":
+            found[f"{prefix}.{names[own]}.{kind}"] = value[None]
+        elif not own.endswith("_exps"):
             found[f"{prefix}.{names[own]}.{kind}"] = value
         elif not joined:
             word = own.removeprefix("ffn_").removesuffix("_exps")
-            found |= {f"{prefix}.mlp.experts.{i}.{word}_proj.weight": each for i, each in enumerate(value)}
+            found |= {f"{prefix}.{single[word].format(i)}.weight": each for i, each in enumerate(value)}
         elif own == "ffn_gate_exps":
             both = (value, tensors[name.replace("gate", "up")])
-            found[f"{prefix}.mlp.experts.gate_up_proj"] = np.concatenate(both, axis=1)
+            found[f"{prefix}.{both_name}"] = np.concatenate(both, axis=1)
         elif own == "ffn_down_exps":
-            found[f"{prefix}.mlp.experts.down_proj"] = value
+            found[f"{prefix}.{down_name}"] = value
     return found
 
 
@@ -136,13 +163,18 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
     }
     if architecture == "qwen3moe":
         values |= {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
+    if architecture in ("mixtral", "olmoe", "granitemoe", "qwen2moe"):
+        word = "num_experts" if architecture in ("olmoe", "qwen2moe") else "num_local_experts"
+        values |= {word: own["expert_count"], "num_experts_per_tok": own["expert_used_count"]}
+    if architecture == "qwen2moe":
+        values |= {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 64}
     if architecture.startswith("gemma"):
         values |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": values["head_dim"]}
     if architecture == "gemma":
         values["hidden_act"] = "gelu_pytorch_tanh"
     if architecture == "gemma2":
         values |= {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
-    if architecture == "granite":
+    if architecture.startswith("granite"):
         values |= {"attention_multiplier": 0.1, "embedding_multiplier": 3.0}
         values |= {"residual_multiplier": 0.5, "logits_scaling": 2.0}
     return values | changes

@@ -30,7 +30,7 @@ class NumpyDecoder:
         self.kind = self._meta("rope.scaling.type", "linear")
         self.stretch = 1.0 if self.kind == "none" else self._meta("rope.scaling.factor", 1.0)
         self.eps = self._meta("attention.layer_norm_rms_epsilon")
-        self.interleaved = self.family in ("llama", "smollm3", "granite")
+        self.interleaved = self.family in ("llama", "smollm3", "granite", "granitemoe")
         self.gemma = self.family.startswith("gemma")
         self.dtype = dtype
         self.context = context
@@ -68,7 +68,7 @@ class NumpyDecoder:
         residual = self._meta("residual_scale", 1.0)
         n = self._maybe(x, p + "attn_norm.weight")
         q, k, v = self._projections(p, n)
-        if self.family == "olmo2":
+        if self.family in ("olmo2", "olmoe"):
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
         q, k, v = self._split(q, self.heads), self._split(k, self.kv_heads), self._split(v, self.kv_heads)
         if self.family in ("qwen3", "qwen3moe", "gemma3"):
@@ -92,7 +92,7 @@ class NumpyDecoder:
             narrow = self.kv_heads * self.head_dim
             return np.split(joined, [self.heads * self.head_dim, self.heads * self.head_dim + narrow], axis=1)
         found = [n @ self.weight(f"{p}attn_{name}.weight").T for name in "qkv"]
-        if self.family == "qwen2":
+        if self.family in ("qwen2", "qwen2moe"):
             found = [y + self.weight(f"{p}attn_{name}.bias") for y, name in zip(found, "qkv", strict=True)]
         return found
 
@@ -113,15 +113,22 @@ class NumpyDecoder:
         """Token by token, expert by expert."""
         gate, up, down = (self.weight(f"{p}ffn_{word}_exps.weight") for word in ("gate", "up", "down"))
         scores = n @ self.weight(p + "ffn_gate_inp.weight").T
-        result = np.zeros_like(n)
+        result = self._shared(p, n) if self.family == "qwen2moe" else np.zeros_like(n)
+        normalised = self.family not in ("qwen2moe", "olmoe")
         for i, x in enumerate(n):
             weights = np.exp(scores[i] - scores[i].max())
             weights /= weights.sum()
             chosen = np.argsort(-weights)[: self._meta("expert_used_count")]
-            total = weights[chosen].sum() if self._meta("expert_weights_norm", True) else 1.0
+            total = weights[chosen].sum() if self._meta("expert_weights_norm", normalised) else 1.0
             for e in chosen:
                 result[i] += weights[e] / total * (down[e] @ (self._act(gate[e] @ x) * (up[e] @ x)))
         return result
+
+    def _shared(self, p: str, n: np.ndarray) -> np.ndarray:
+        """The network of all tokens, which a product with the token weighs."""
+        gate, up, down = (self.weight(f"{p}ffn_{word}_shexp.weight") for word in ("gate", "up", "down"))
+        part = 1 / (1 + np.exp(-(n @ self.weight(p + "ffn_gate_inp_shexp.weight"))))
+        return part[:, None] * ((self._act(n @ gate.T) * (n @ up.T)) @ down.T)
 
     def _maybe(self, x: np.ndarray, name: str) -> np.ndarray:
         return self._norm(x, name) if name in self.file.tensors else x

@@ -52,6 +52,7 @@ def vocabulary() -> dict[str, Any]:
     }
 
 
+_SCALES = {"attention.scale": 0.1, "embedding_scale": 3.0, "residual_scale": 0.5, "logit_scale": 2.0}
 _WIDE = {"attention.key_length": 32, "attention.value_length": 32}
 SIZES: dict[str, dict[str, Any]] = {
     "llama": {"rope.dimension_count": 16},
@@ -61,6 +62,15 @@ SIZES: dict[str, dict[str, Any]] = {
         "expert_used_count": 2,
         "expert_feed_forward_length": 32,
     },
+    "qwen2moe": {
+        "expert_count": 5,
+        "expert_used_count": 3,
+        "expert_feed_forward_length": 32,
+        "expert_shared_feed_forward_length": 64,
+    },
+    "mixtral": {"expert_count": 4, "expert_used_count": 2, "rope.dimension_count": 16},
+    "olmoe": {"expert_count": 8, "expert_used_count": 3},
+    "granitemoe": {**_SCALES, "expert_count": 4, "expert_used_count": 2},
     "gemma": {**_WIDE, "attention.head_count_kv": 1},
     "gemma2": {
         **_WIDE,
@@ -72,7 +82,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "phi3": {"attention.sliding_window": 200, "rope.scaling.original_context_length": 64},
     "smollm3": {"block_count": 4},  # the last one doesn't rotate
     "olmo2": {},
-    "granite": {"attention.scale": 0.1, "embedding_scale": 3.0, "residual_scale": 0.5, "logit_scale": 2.0},
+    "granite": _SCALES,
     "qwen2": {},
     "qwen3": {"attention.key_length": 32, "attention.value_length": 32},
     "gemma3": {
@@ -85,13 +95,17 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 """What each architecture's tiny model has else than the others."""
+NAMES = {"mixtral": "llama"}
+"""What files call those that share a name."""
+_ROW_NORMS = ("olmo2", "olmoe")
 
 
 def metadata(architecture: str = "llama", **changes: Any) -> dict[str, Any]:
     """Metadata of the tiny model; ``changes`` by key without ``llama.``, dots written as ``__``, None to leave out."""
     values = _sizes(architecture) | {key.replace("__", "."): value for key, value in changes.items()}
-    numbers = {f"{architecture}.{key}": value for key, value in values.items() if value is not None}
-    return {"general.architecture": architecture, "general.name": "tiny", **numbers, **vocabulary()}
+    name = NAMES.get(architecture, architecture)
+    numbers = {f"{name}.{key}": value for key, value in values.items() if value is not None}
+    return {"general.architecture": name, "general.name": "tiny", **numbers, **vocabulary()}
 
 
 def _sizes(architecture: str) -> dict[str, Any]:
@@ -146,7 +160,8 @@ def tensors(
     found: dict[str, Any] = {"token_embd.weight": matrix("token_embd", vocab, hidden), "output_norm.weight": vector()}
     if not tied:
         found["output.weight"] = matrix("output", vocab, hidden)
-    experts, width = sizes.get("expert_count", 0), sizes.get("expert_feed_forward_length", 0)
+    experts, width = sizes.get("expert_count", 0), sizes.get("expert_feed_forward_length", ffn)
+    shared = sizes.get("expert_shared_feed_forward_length", 0)
     for layer in range(layers):
         matrices = {
             "attn_q": (heads * head_dim, hidden),
@@ -164,6 +179,9 @@ def tensors(
         if experts:
             matrices = {name: shape for name, shape in matrices.items() if not name.startswith("ffn_")}
             matrices["ffn_gate_inp"] = (experts, hidden)
+        if shared:
+            matrices |= {"ffn_gate_shexp": (shared, hidden), "ffn_up_shexp": (shared, hidden)}
+            matrices["ffn_down_shexp"] = (hidden, shared)
         for name, (n, k) in matrices.items():
             found[f"blk.{layer}.{name}.weight"] = matrix(name, n, k)
         for name, (n, k) in {"gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}.items():
@@ -174,13 +192,17 @@ def tensors(
         norms = {} if architecture == "olmo2" else {"attn_norm": hidden, "ffn_norm": hidden}
         if architecture in ("qwen3", "qwen3moe", "gemma3"):
             norms |= {"attn_q_norm": head_dim, "attn_k_norm": head_dim}
-        if architecture == "olmo2":
+        if architecture in _ROW_NORMS:
             norms |= {"attn_q_norm": heads * head_dim, "attn_k_norm": kv_heads * head_dim}
         if architecture in ("gemma2", "gemma3", "olmo2"):
             norms |= {"post_attention_norm": hidden, "post_ffw_norm": hidden}
+        if shared:
+            norms["ffn_gate_inp_shexp"] = hidden
         for name, length in norms.items():
             found[f"blk.{layer}.{name}.weight"] = vector(length)
-        if architecture == "qwen2":
+        if shared:  # of both signs, as what it weighs isn't a norm
+            found[f"blk.{layer}.ffn_gate_inp_shexp.weight"] -= np.float32(1)
+        if architecture in ("qwen2", "qwen2moe"):
             for name in ("attn_q", "attn_k", "attn_v"):
                 found[f"blk.{layer}.{name}.bias"] = vector(matrices[name][0]) - 1
     if architecture == "phi3":

@@ -117,6 +117,59 @@ def test_template(dtype: str, kind: str) -> None:
         np.testing.assert_allclose(found, want, rtol=rounding, atol=rounding)
 
 
+@pytest.mark.parametrize("n", [16, 32, 48, 160], ids=["one panel", "two", "odd", "many"])
+@pytest.mark.parametrize("scheme", ["q4_1", "q8_0", "q4_k", "q6_k", "iq4_nl", "bf16", "f32"])
+@pytest.mark.quick(7)
+def test_packed_templates(scheme: str, n: int) -> None:
+    """No row, one, some, more than a block; experts without rows, of one, of many; rows that can't be quantised."""
+    k = 256
+    weight = packed(scheme, 5 * n, k)
+    module = GraphModule.mir("packed")
+    x, expert = module.input("x", ["t", k]), module.input("expert", ["t"], "i32")
+    w = module.param("w", [5 * n, k], packed=scheme)
+    module.set_outputs({"y": module.dequant_grouped_matmul(x, w, expert, experts=5)})
+    for options in ({}, {"disable_templates": ("gemm_digits",)}, {"features": "-avx512f"}):
+        executable = compile_fresh(module, threads=2, maxima={"t": 300}, **options)
+        (template,) = templates_of(executable).values()
+        assert template in ("grouped_digits", "grouped_panels")
+        assert template == "grouped_panels" or (n % 32 == 0 and not options.get("disable_templates"))
+        executable.set_params({"w": weight.bytes})
+        rows = {}
+        for count in (0, 1, 2, 7, 300):
+            given = {
+                "x": normal(count, k),
+                "expert": np.random.default_rng(count).choice([-3, 0, 0, 1, 1, 4, 9], count),
+            }
+            given["expert"] = given["expert"].astype(np.int32)
+            if count == 300:
+                given["x"][3], given["x"][5, 1], given["x"][250] = np.inf, np.nan, 1e-30
+            want, found = interpret(module, {**given, "w": weight.bytes})["y"], executable.run(given)["y"]
+            finite = np.isfinite(want)
+            np.testing.assert_allclose(found[finite], want[finite], rtol=1e-4, atol=1e-4)
+            assert np.array_equal(np.isnan(found), np.isnan(want))
+            rows[count] = given, found
+        given, found = rows[300]  # a row alone is the same bits
+        for row in (0, 3, 5, 250, 299):
+            alone = executable.run({name: value[row : row + 1] for name, value in given.items()})["y"]
+            assert alone.tobytes() == found[row : row + 1].tobytes()
+
+
+def test_experts_that_are_no_whole_panels_stay_in_rows() -> None:
+    module = GraphModule.mir("rows")
+    x, expert = module.input("x", ["t", 32]), module.input("expert", ["t"], "i32")
+    module.set_outputs(
+        {"y": module.dequant_grouped_matmul(x, module.param("w", [48, 32], packed="q8_0"), expert, experts=4)}
+    )
+    executable = compile_fresh(module)
+    assert next(iter(templates_of(executable).values())).startswith("generic")
+    weight = packed("q8_0", 48, 32)
+    executable.set_params({"w": weight.bytes})
+    given = {"x": normal(5, 32), "expert": np.arange(5, dtype=np.int32)}
+    np.testing.assert_allclose(
+        executable.run(given)["y"], interpret(module, {**given, "w": weight.bytes})["y"], rtol=1e-4, atol=1e-5
+    )
+
+
 def test_experts_of_symbolic_number() -> None:
     """Where there is no expert, there is no row."""
     module = GraphModule.mir("experts")

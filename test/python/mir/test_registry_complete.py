@@ -39,14 +39,14 @@ GENERIC = frozenset(
     for word in (
         *("dequant_matmul_scaled", "dim", "if", "iota", "scan", "while"),
         *("dynamic_slice", "dynamic_update_slice", "reshape"),
-        *("quantize", "dequantize", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq"),
-        *("fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "q_matmul", "q_conv2d"),
+        *("quantize", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq"),
+        *("fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "q_conv2d"),
         *("pool", "max_pool2d_backward", "resize_nearest_2x"),
         *("conv_transpose2d", "conv2d_backward_input", "conv2d_backward_weight"),
         *("group_norm", "group_norm_backward_input", "group_norm_backward_gamma"),
-        *("dot_general", "scatter_add", "dequant_grouped_matmul", "dequant_moe_weights"),
+        *("dot_general", "scatter_add", "dequant_moe_weights"),
         *("complex", "real", "imag", "conjugate", "complex_norm_sq", "complex_norm_sq_backward"),
-        *("fft", "selective_scan", "gaussian_splat_prepare", "gaussian_splat_rasterize"),
+        *("selective_scan", "gaussian_splat_prepare", "gaussian_splat_rasterize"),
         "gaussian_splat_render_backward",
     )
 )

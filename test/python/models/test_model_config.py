@@ -132,7 +132,7 @@ def test_unknown_architecture(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "mamba"}, {"x": np.zeros(1, np.float32)})
     with pytest.raises(
         UnsupportedError,
-        match=r"m\.gguf: architecture 'mamba' is not supported, known are gemma, gemma2, gemma3, granite, llama",
+        match=r"m\.gguf: architecture 'mamba' is not supported, known are gemma, gemma2, gemma3, granite, granitemoe,",
     ):
         ModelConfig.from_gguf(GGUFFile(path))
 
@@ -187,6 +187,10 @@ def test_missing_keys_are_listed_together(tmp_path: Path) -> None:
         ({"rope__freq_base": -1.0}, r"freq_base' must be a finite number above 0, but is -1\.0"),
         ({"vocab_size": 299}, r"vocab_size' must be the rows of 'token_embd\.weight', 300, but is 299"),
         ({"context_length": 0}, r"context_length' must be an integer from 1"),
+        ({"expert_count": 4}, r"'llama\.expert_used_count' must be there"),
+        ({"expert_count": "4", "expert_used_count": 2}, r"expert_count' must be an integer from 1.*but is '4'"),
+        ({"expert_count": 4, "expert_used_count": 5}, r"expert_used_count' must be at most the number of experts, 4"),
+        ({"expert_count": 4, "expert_used_count": 2}, r"blk\.0\.ffn_gate_inp\.weight"),
     ],
 )
 def test_bad_values_name_key_and_rule(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -197,12 +201,12 @@ def test_bad_values_name_key_and_rule(tmp_path: Path, changes: dict[str, Any], m
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"expert_count": 8}, r"'llama\.expert_count' = 8"),
+        ({"expert_count": 8, "expert_shared_count": 4}, r"'llama\.expert_shared_count' = 4"),
         ({"attention__scale": 0.5, "logit_scale": 2.0}, r"attention\.scale' = 0\.5, 'llama\.logit_scale' = 2\.0"),
         ({"attention__causal": False}, r"causal' = False"),
         ({"final_logit_softcapping": 30.0}, r"final_logit_softcapping' = 30\.0"),
         ({"rope__scaling__type": "dynamic"}, r"rope scaling 'dynamic'.*known are none, linear, longrope, yarn"),
-        ({"rope__scaling__type": "su", "expert_count": 8}, r"'llama\.expert_count' = 8, rope scaling 'su'"),
+        ({"rope__scaling__type": "su", "expert_used_count": 8}, r"'llama\.expert_used_count' = 8, rope scaling 'su'"),
         ({"rope__scaling__yarn_ext_factor": 1.0}, r"yarn_ext_factor' = 1\.0"),
         ({"rope__scaling__type": "yarn", "rope__scaling__yarn_ext_factor": 0.5}, r"yarn_ext_factor' = 0\.5"),
         ({"attention__value_length": 32}, r"equally wide, but have 16 and 32"),

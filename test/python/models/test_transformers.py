@@ -77,6 +77,14 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "smollm3": ("SmolLM3Config", {"num_hidden_layers": 4}),
     "olmo2": ("Olmo2Config", {}),
     "granite": ("GraniteConfig", GRANITE),
+    "mixtral": ("MixtralConfig", {"num_local_experts": 4}),
+    "qwen2-moe": ("Qwen2MoeConfig", {**EXPERTS, "head_dim": 16, "shared_expert_intermediate_size": 64}),
+    "qwen2-moe-normalised": (
+        "Qwen2MoeConfig",
+        {**EXPERTS, "head_dim": 16, "shared_expert_intermediate_size": 32, "norm_topk_prob": True},
+    ),
+    "olmoe": ("OlmoeConfig", {"num_experts": 8, "num_experts_per_tok": 3}),
+    "granite-moe": ("GraniteMoeConfig", {**GRANITE, "num_local_experts": 4}),
 }
 
 

@@ -38,9 +38,9 @@ def test_tensors_are_read_written_and_donated_in_place(name: str) -> None:
 
 def test_tensors_that_are_refused() -> None:
     run = doubled("f32")
-    with pytest.raises(InputError, match="input 'x' can't be read as an array .*requires grad|require gradient"):
+    with pytest.raises(InputError, match=r"input 'x' can't be read as an array .*requires grad|require gradient"):
         run(torch.ones(2, 4, requires_grad=True))
-    with pytest.raises(InputError, match="output 'y' has shape .* but got .*float64"):
+    with pytest.raises(InputError, match=r"output 'y' has shape .* but got .*float64"):
         run.run({"x": torch.ones(2, 4)}, outputs={"y": torch.empty(2, 4, dtype=torch.float64)})
     with pytest.raises(InputError, match="output 'y' goes to a contiguous, aligned, writeable array"):
         run.run({"x": torch.ones(2, 4)}, outputs={"y": torch.empty(4, 2).T})

@@ -13,7 +13,7 @@ import pytest
 from test_cli import rlx
 
 from rlx_mlir import formats
-from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.errors import InputError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.measure import shapes
 from rlx_mlir.measure.shapes import MIXES, SIZES, Shape, named, shape_file, write_shape
@@ -111,16 +111,14 @@ def test_names() -> None:
     assert named("7B-q4_0") == replace(SIZES["7b"], name="7b-q4_0", mix="q4_0")
     assert named("1b-q4_k_m", 2).matrices().keys() < named("1b-q4_k_m").matrices().keys()
     assert named("1b-q4_k_m", 2).name == "1b-q4_k_m-2-layers"
-    sizes = {name: round(named(name).nbytes / 2**30, 1) for name in ("1b-q4_k_m", "7b-q4_0", "8b-q4_k_m")}
-    assert sizes == {"1b-q4_k_m": 0.7, "7b-q4_0": 3.6, "8b-q4_k_m": 4.6}
+    sizes = {name: round(named(name).nbytes / 2**30, 1) for name in ("1b-q4_k_m", "7b-q4_0", "8b-q4_k_m", "8x1b-q4_0")}
+    assert sizes == {"1b-q4_k_m": 0.7, "7b-q4_0": 3.6, "8b-q4_k_m": 4.6, "8x1b-q4_0": 3.7}
     for name in ("7b", "9b-q4_0", "7b-q9", ""):
-        with pytest.raises(InputError, match=rf"'shape' expects a size \(1b, 7b, 8b\).* but got '{name}'"):
+        with pytest.raises(InputError, match=rf"'shape' expects a size \(1b, 7b, 8b, 8x1b\).* but got '{name}'"):
             named(name)
     for layers in (0, 17):
         with pytest.raises(InputError, match=rf"'layers' must be from 1 to those of 1b-q4_0, 16, but is {layers}"):
             named("1b-q4_0", layers)
-    with pytest.raises(UnsupportedError, match=r"'8x1b-q4_k_m' is a mixture of experts: .* can't be read yet"):
-        named("8x1b-q4_k_m")
 
 
 def test_what_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

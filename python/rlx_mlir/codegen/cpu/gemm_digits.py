@@ -19,7 +19,7 @@ from rlx_mlir.tuning.cpu import SHARED
 
 from .gemm_int8 import IntegerProduct
 from .gemm_packed import REGISTER_TILES, TiledPanels
-from .kernel import Accumulators, Product, RowReader, Scratch, write_kernel
+from .kernel import Accumulators, Product, RowReader, Scratch, row_count, write_kernel
 from .panels import find_layout, panel_product
 from .quantized_rows import ExactRows
 from .registry import Generator
@@ -36,6 +36,7 @@ def gemm_digits(target: Target, product: Product, scheme: str) -> str:
     rows = ExactRows(target, product.k, layout)
     integers = IntegerProduct(target, product, layout, rows)
     floats = TiledPanels(target, product, layout, integers.per_unit)
+    weights = product.program.accumulators
 
     def parts(em: Emitter, values: list[Value], scratch: Scratch) -> object:
         return integers.parts(em, values, scratch), floats_parts(em, scratch)
@@ -59,7 +60,10 @@ def gemm_digits(target: Target, product: Product, scheme: str) -> str:
                 with em.if_(flagged):
                     floats.run(em, values, outputs, (begin, end), others, first + row.iv)
 
-        integers.multiply(em, values, outputs, (begin, end), own, again)
+        def finish(unit: Value, first: Index, count: Index) -> None:
+            own.accumulators.finish(values[1 + weights :], outputs, unit, first, count)
+
+        integers.multiply(em, values, row_count(em, values[0]), (begin, end), own, finish, again)
 
     return write_kernel(
         product.name,

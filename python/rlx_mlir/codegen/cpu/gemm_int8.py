@@ -38,7 +38,7 @@ from .quantized_rows import ROW_BLOCK, GivenRows, QuantizedRows, Rows, Tables
 from .registry import Generator
 from .target import Target
 
-__all__ = ["IntegerProduct", "gemm_int8"]
+__all__ = ["IntegerParts", "IntegerProduct", "gemm_int8"]
 
 BLOCK = RUN
 """Elements of K that share a scale."""
@@ -118,7 +118,7 @@ def gemm_int8(target: Target, product: Product, scheme: str, bits: int = 8) -> s
 
 
 @dataclass(frozen=True)
-class _Parts:
+class IntegerParts:
     """The scratch memory of a kernel: of rows of results, of weights for all tiles, of activations."""
 
     accumulators: Accumulators
@@ -161,7 +161,7 @@ class IntegerProduct:
         """Panels, or pairs of them."""
         return -(-self.panels // self.per_unit)
 
-    def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> _Parts:
+    def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> IntegerParts:
         """Takes the scratch memory."""
         layout = self._layout
         columns = self._vectors * self._lanes
@@ -173,50 +173,63 @@ class IntegerProduct:
         most = SIDE if self._tiled else self._sizes[0]
         columns_of_unit = self.per_unit * PANEL_ROWS
         accumulators = Accumulators(em, self._target, self._product, columns_of_unit, scratch, most)
-        return _Parts(accumulators, data, factors, rows, tiles)
+        return IntegerParts(accumulators, data, factors, rows, tiles)
 
     def body(
         self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         """Computes a range of units."""
-        self.multiply(em, values, outputs, (begin, end), self.parts(em, values, scratch))
+        rows = row_count(em, values[0])
+        arguments = values[len(self._rows.operands(self._product)) + self._weights :]
+        parts = self.parts(em, values, scratch)
+
+        def finish(unit: Value, first: Index, count: Index) -> None:
+            parts.accumulators.finish(arguments, outputs, unit, first, count)
+
+        self.multiply(em, values, rows, (begin, end), parts, finish)
 
     def multiply(
         self,
         em: Emitter,
-        values: list[Value],
-        outputs: list[Value],
-        units: tuple[Value, Value],
-        parts: _Parts,
+        values: Sequence[Value],
+        rows: Index,
+        units: tuple[Index, Index],
+        parts: IntegerParts,
+        finish: Callable[[Value, Index, Index], None],
         after: Callable[[Index, Index], None] | None = None,
     ) -> None:
-        """Computes a range of units; `after` is called behind the code for each block of rows, (first, count)."""
+        """Computes a range of units.
+
+        Args:
+            values: the rows, weights, and what else the kernel has.
+            rows: how many there are.
+            finish: stores the accumulators' first rows, for (unit, first row, count).
+            after: is called behind the code for each block of rows, (first, count).
+        """
         given = len(self._rows.operands(self._product))
         flat = [em.bytes(value) for value in values[given : given + self._weights]]
-        arguments = values[given + self._weights :]
         if parts.tiles:
             parts.tiles.configure()
 
         def block(first: Index, count: Index) -> None:
-            x = self._rows.read(em, values[:given], parts.rows, first, count)
+            x = self._rows.read(em, list(values[:given]), parts.rows, first, count)
             with em.loop(units[0], units[1], hint="unit") as unit:
                 sources = [self._source(em, unit.iv, flat, g, parts) for g in range(len(self._groups))]
 
                 def tile(row: Index, size: int) -> None:
                     self._tile(em, x, sources, parts.accumulators, row, size)
-                    parts.accumulators.finish(arguments, outputs, unit.iv, first + row, size)
+                    finish(unit.iv, first + row, size)
 
                 done: Index = 0
                 if parts.tiles:
                     done = count - count % SIDE
                     with em.loop(0, done, SIDE, hint="row") as row:
                         self._tiles(em, x, parts.tiles, parts, row.iv)
-                        parts.accumulators.finish(arguments, outputs, unit.iv, first + row.iv, SIDE)
+                        finish(unit.iv, first + row.iv, SIDE)
                 row_tiles(em, count, self._sizes, tile, done)
             if after is not None:
                 after(first, count)
 
-        rows = row_count(em, values[0])
         if self._digits == 1:
             block(0, rows)
         else:
@@ -231,7 +244,7 @@ class IntegerProduct:
         offset = index * self._layout.panel_bytes(self._product.k)
         return Panel(em, self._target, self._layout, flat[weight], offset)
 
-    def _source(self, em: Emitter, unit: Value, flat: Sequence[Value], group: int, parts: _Parts) -> _Source:
+    def _source(self, em: Emitter, unit: Value, flat: Sequence[Value], group: int, parts: IntegerParts) -> _Source:
         """Where a group of columns finds its weights: in the panels, or where they were joined."""
         here = [self._panel(em, flat, unit, weight, position) for weight, position in self._groups[group]]
         source = _from_panels(em, here, self._product.k // self._layout.block, self._few or self._joined)
@@ -263,7 +276,7 @@ class IntegerProduct:
                 for v, value in enumerate(own):
                     em.vstore(value, total.data, [r, (g * self._vectors + v) * self._lanes])
 
-    def _tiles(self, em: Emitter, x: QuantizedRows, tiles: IntegerTiles, parts: _Parts, row: Value) -> None:
+    def _tiles(self, em: Emitter, x: QuantizedRows, tiles: IntegerTiles, parts: IntegerParts, row: Value) -> None:
         """The sums of a tile of rows, by tiles of AMX."""
         vectors, weights = self._vectors, (parts.data, parts.factors)
         for g, v in itertools.product(range(len(self._groups)), range(vectors)):

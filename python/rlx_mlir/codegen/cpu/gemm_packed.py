@@ -25,6 +25,7 @@ from rlx_mlir.tuning.cpu import SHARED
 
 from .kernel import (
     Accumulators,
+    FloatRows,
     Product,
     RowReader,
     Scratch,
@@ -52,6 +53,8 @@ __all__ = [
     "over_row_groups",
     "row_group",
     "row_reader",
+    "single_rows",
+    "sub_block_sums",
     "tile_groups",
     "tile_rows",
 ]
@@ -354,10 +357,10 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
         def block(first: Index, count: Index) -> None:
             reader.bind(em.rows(values[0]), first, count, 0, product.k, whole=product.k % RUN == 0)
             if layout.minimum:
-                _sub_block_sums(em, target, reader, part, product, layout.sub, count)
+                sub_block_sums(em, target, reader, part, product.k, layout.sub, count)
             with em.loop(begin, end, hint="unit") as unit:
                 panels_here = [tiled.panel(em, data, unit.iv, p) for data in flat for p in range(per_unit)]
-                _single_rows(em, target, product, reader, panels_here, part, accumulators, count)
+                single_rows(em, target, product, reader, panels_here, part, accumulators, count)
                 accumulators.finish(values[1 + weights :], outputs, unit.iv, first, count)
 
         row_blocks(em, row_count(em, values[0]), ROW_BLOCK, block)
@@ -447,22 +450,20 @@ def over_row_groups(em: Emitter, target: Target, rows: Index, tile: Callable[[In
         row_tiles(em, rows, _group_sizes(target, rows, dense=False), tile)
 
 
-def _sub_block_sums(
-    em: Emitter, target: Target, x: RowReader, sums: Value, product: Product, length: int, rows: Index
-) -> None:
-    """sums[m, s] = the sum of elements s * length .. of row m."""
+def sub_block_sums(em: Emitter, target: Target, x: FloatRows, sums: Value, k: int, length: int, rows: Index) -> None:
+    """sums[m, s] = the sum of elements s * length .. of row m, of K."""
     lanes = target.lanes("f32")
-    with em.loop(0, rows, hint="row") as row, em.loop(0, product.k // length, hint="sub") as sub:
+    with em.loop(0, rows, hint="row") as row, em.loop(0, k // length, hint="sub") as sub:
         first = sub.iv * length
         parts = [x.vload(row.iv, first + i) for i in range(0, length, lanes)]
         em.store(em.reduce("add", pairwise(operator.add, parts), "reassoc"), sums, [row.iv, sub.iv])
 
 
-def _single_rows(
+def single_rows(
     em: Emitter,
     target: Target,
     product: Product,
-    x: RowReader,
+    x: FloatRows,
     panels: Sequence[Panel],
     sums: Value,
     accumulators: Accumulators,
@@ -508,7 +509,7 @@ def _repaired(
     em: Emitter,
     target: Target,
     product: Product,
-    x: RowReader,
+    x: FloatRows,
     panels: Sequence[Panel],
     first: Index,
     sums: list[list[Value]],
@@ -564,7 +565,7 @@ def _single_float(
     em: Emitter,
     target: Target,
     product: Product,
-    x: RowReader,
+    x: FloatRows,
     panels: Sequence[Panel],
     first: Index,
     size: int,
@@ -600,7 +601,7 @@ def _single_blocks(
     em: Emitter,
     target: Target,
     product: Product,
-    x: RowReader,
+    x: FloatRows,
     panels: Sequence[Panel],
     first: Index,
     size: int,

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, with_element
-from rlx_mlir.codegen.specs import GroupedSpec
+from rlx_mlir.codegen.specs import GroupedSpec, PackedGroupedSpec
 
 from . import UnsupportedByTemplate
 from .kernel import Scratch, add_products, row_tiles, write_kernel
-from .registry import Generator, as_it_is
+from .registry import Generator
 from .target import Target, rounded
 
-__all__ = ["emit_grouped"]
+__all__ = ["emit_grouped", "list_rows"]
 
 TILES = 8
 """Tiles of columns in a unit: with 256 bits, 512 bytes of each row of a weight are read at once."""
@@ -72,6 +72,31 @@ def emit_grouped(name: str, spec: GroupedSpec, target: Target) -> str:
     return write_kernel(name, operands, results, units=units, scratch=scratch, body=body, order=spec.operand_order)
 
 
+def list_rows(em: Emitter, chosen: Value, sizes: tuple[Index, Index], expert: Index, rows: Value) -> Value:
+    """Lists the rows of an expert in `rows`, i64; how many there are.
+
+    chosen: the expert of each row; sizes: how many rows and experts there are.
+    """
+    own = em.cast("arith.index_cast", em.index(expert), "i64")
+    with em.loop(0, sizes[0], 1, em.index(0), hint="row") as row:
+        em.store(em.cast("arith.index_cast", row.iv, "i64"), rows, [row.carry])
+        is_own = em.cmpi("eq", _chosen(em, chosen, row.iv, sizes[1]), own)
+        row.yield_(em.select(is_own, row.carry + 1, row.carry))
+    return row.result
+
+
+def _chosen(em: Emitter, chosen: Value, row: Value, experts: Index) -> Value:
+    """The expert of a row, i64: without its fraction, one of those that there are; NaN is 0."""
+    kind, index = element_of(chosen.type), em.load(chosen, [row])
+    if kind == "f32":
+        positive = em.select(em.cmpf("ogt", index, 0.0), index, 0.0)
+        index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
+    elif kind != "i64":
+        index = em.cast("arith.extsi", index, "i64")
+    last = em.cast("arith.index_cast", em.index(experts), "i64") - 1
+    return em.binary("arith.maxsi", em.binary("arith.minsi", index, last), 0)
+
+
 class _Grouped:
     """The code of one kernel; see the module's docstring."""
 
@@ -96,8 +121,9 @@ class _Grouped:
     def run(self, unit: Index, out: Value) -> None:
         """Some columns of one expert."""
         em = self.em
-        expert, first = unit // self.groups, unit % self.groups * self.width
-        count = self._find(expert)
+        # Threads have ranges of units: in this order each has a part of every expert, of which few may have rows.
+        expert, first = unit % self.experts, unit // self.experts * self.width
+        count = list_rows(em, self.expert, (self.rows, self.experts), expert, self.list)
         with em.loop(0, count, CHUNK, hint="chunk") as chunk:
             rows = em.imin(count - chunk.iv, CHUNK)
             with em.loop(0, rows, hint="row") as row, em.loop(0, self.width, self.lanes, hint="j") as j:
@@ -111,28 +137,6 @@ class _Grouped:
                     with em.loop(0, TILES, hint="tile") as tile:
                         self._multiply(chunk.iv, rows, depth.iv, length, tile.iv)
             self._finish(chunk.iv, rows, first, out)
-
-    def _find(self, expert: Index) -> Value:
-        """Lists the rows of an expert; how many there are."""
-        em = self.em
-        own = em.cast("arith.index_cast", em.index(expert), "i64")
-        with em.loop(0, self.rows, 1, em.index(0), hint="row") as row:
-            em.store(em.cast("arith.index_cast", row.iv, "i64"), self.list, [row.carry])
-            is_own = em.cmpi("eq", self._chosen(row.iv), own)
-            row.yield_(em.select(is_own, row.carry + 1, row.carry))
-        return row.result
-
-    def _chosen(self, row: Value) -> Value:
-        """The expert of a row, i64: without its fraction, one of those that there are; NaN is 0."""
-        em, kind = self.em, element_of(self.expert.type)
-        index = em.load(self.expert, [row])
-        if kind == "f32":
-            positive = em.select(em.cmpf("ogt", index, 0.0), index, 0.0)
-            index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
-        elif kind != "i64":
-            index = em.cast("arith.extsi", index, "i64")
-        last = em.cast("arith.index_cast", em.index(self.experts), "i64") - 1
-        return em.binary("arith.maxsi", em.binary("arith.minsi", index, last), 0)
 
     def _mask(self, column: Index) -> Value | None:
         """Which lanes from a column on are columns of the result; None: all."""
@@ -216,4 +220,8 @@ class _Grouped:
         return em.broadcast(self.target.widen(em, em.load(self.x, [row, k])), self.type)
 
 
-GENERATORS = (Generator("grouped", "grouped", as_it_is, emit_grouped),)
+def _configure(name: str, spec: GroupedSpec | PackedGroupedSpec, target: Target) -> GroupedSpec | None:
+    return spec if isinstance(spec, GroupedSpec) else None
+
+
+GENERATORS = (Generator("grouped", "grouped", _configure, emit_grouped),)

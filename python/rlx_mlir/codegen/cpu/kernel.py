@@ -21,6 +21,7 @@ __all__ = [
     "SHARED",
     "Accumulators",
     "Finish",
+    "FloatRows",
     "Product",
     "RowReader",
     "Scratch",
@@ -221,6 +222,16 @@ def row_blocks(em: Emitter, rows: Index, most: int, block: Callable[[Index, Inde
         return
     with em.loop(0, rows, most, hint="rows") as loop:
         block(loop.iv, em.imin(rows - loop.iv, most))
+
+
+class FloatRows(Protocol):
+    """Rows of numbers, f32 or f64, as products read them."""
+
+    def load(self, row: Index, k: Index) -> Value:
+        """Element (row, k)."""
+
+    def vload(self, row: Index, k: Index) -> Value:
+        """A vector of elements from (row, k) on."""
 
 
 class RowReader:

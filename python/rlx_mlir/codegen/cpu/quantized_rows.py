@@ -217,16 +217,18 @@ class GivenRows(_Base):
 
 @dataclass(frozen=True)
 class ExactRows(_Base):
-    """Rows of x [.., K] f32, one operand, quantised to `EXACT_BITS`.
+    """Rows of x [.., K] f32, one operand, quantised to `EXACT_BITS`; `listed`: those that a second operand lists.
 
     Rows that hold NaN or an infinity, or nothing but tiny numbers, can't be: they are flagged.
     """
 
     bits: int = EXACT_BITS
+    listed: bool = False
 
     def operands(self, product: Product) -> Buffers:
-        """x."""
-        return [("x", memref(product.x_shape, "f32"))]
+        """x, and the numbers of its rows."""
+        listed = [("listed", memref((None,), "i64"))] if self.listed else []
+        return [("x", memref(product.x_shape, "f32")), *listed]
 
     def memory(self, em: Emitter, operand: Value, scratch: Scratch) -> Tables:
         """For a block of rows."""
@@ -244,16 +246,18 @@ class ExactRows(_Base):
 
     def read(self, em: Emitter, operands: list[Value], memory: Tables, first: Index, count: Index) -> QuantizedRows:
         """The rows, quantised."""
-        (x,) = (em.rows(value) for value in operands)
+        x, listed = em.rows(operands[0]), operands[1:]
         digits, lanes = DIGITS[self.bits], self.target.lanes("f32")
         assert memory.scale is not None
         assert memory.flags is not None
         assert memory.digits is not None
         with em.loop(0, count, hint="row") as row:
-            zero = em.const(0.0, "f32")
+            zero, place = em.const(0.0, "f32"), row.iv + first
+            for rows in listed:
+                place = em.cast("arith.index_cast", em.load(rows, [place]), "index")
             with em.loop(0, self.k // RUN, 1, zero, hint="block") as block:
                 start = block.iv * RUN
-                scale, largest, numbers = quantized(em, self.target, x, row.iv + first, start, self.bits)
+                scale, largest, numbers = quantized(em, self.target, x, place, start, self.bits)
                 em.store(scale, memory.scale, [row.iv, block.iv])
                 firsts = [
                     store_digits(em, number, memory.digits, row.iv, start + i * lanes, digits)

@@ -51,6 +51,7 @@ MODULES = (
     "cross_entropy",
     "fft",
     "grouped",
+    "grouped_panels",
     "transpose",
     "call",
 )

@@ -16,6 +16,7 @@ __all__ = [
     "FftSpec",
     "GatherSpec",
     "GroupedSpec",
+    "PackedGroupedSpec",
     "MoveSpec",
     "QMatmulSpec",
     "ReduceSpec",
@@ -136,6 +137,26 @@ class GroupedSpec:
     expert: str
     result: str
     operand_order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PackedGroupedSpec:
+    """The same with packed weights, `mir.dequant_grouped_matmul`: x [M, K], expert [M], result [M, N], as memref types.
+
+    Attributes:
+        weight: of the weights' bytes.
+        scheme, layout: how they are packed.
+        experts: how many there are.
+    """
+
+    x: str
+    weight: str
+    expert: str
+    result: str
+    operand_order: tuple[int, ...]
+    scheme: str
+    layout: str
+    experts: int
 
 
 @dataclass(frozen=True)
