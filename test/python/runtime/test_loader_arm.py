@@ -76,6 +76,32 @@ def test_what_a_compiler_writes_runs(tmp_path: Path, loader: list[str], options:
     assert (done.stdout.strip(), done.stderr) == (EXPECTED, "")
 
 
+FEATURES = """
+#include "runtime/processor.h"
+#include <cstdio>
+int main() {
+  const rlx::runtime::Processor &own = rlx::runtime::hostProcessor();
+  std::printf("%s\\n%s\\n", own.architecture.c_str(), own.features.c_str());
+}
+"""
+
+
+def test_what_processors_have(tmp_path: Path) -> None:
+    """Those that the emulator knows, and what their makers say that they have."""
+    (tmp_path / "own.cpp").write_text(FEATURES)
+    command = [COMPILER.replace("gcc", "g++"), "-std=c++17", "-static", "-I", str(foreign.ROOT), "-o", "own", "own.cpp"]
+    subprocess.run([*command, str(foreign.ROOT / "runtime" / "processor.cpp")], cwd=tmp_path, check=True)
+    later = {"dotprod", "fullfp16", "lse", "rcpc", "rdm"}
+    for cpu, expected in (("cortex-a53", set()), ("cortex-a72", set()), ("cortex-a76", later)):
+        done = subprocess.run([EMULATOR, "-cpu", cpu, "own"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        architecture, features = done.stdout.split()
+        assert architecture == ARM
+        assert {word[1:] for word in features.split(",") if word[0] == "+"} == {
+            *("aes", "crc", "fp-armv8", "neon", "sha2"),
+            *expected,
+        }
+
+
 @pytest.mark.parametrize("cpu", ["cortex-a72", "cortex-a76"])
 def test_compiled_modules_run(tmp_path: Path, loader: list[str], cpu: str) -> None:
     m = GraphModule.hir("mixed")

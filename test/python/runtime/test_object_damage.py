@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from seeds import seed
 from test_loader import DATA
 from test_runtime_native import COMPILER, compile_c
 
@@ -58,7 +59,7 @@ def test_the_objects_can_be_linked(folder: Path) -> None:
 
 def test_changed_objects_are_errors(folder: Path) -> None:
     program = Path(__file__).parents[1] / "harness" / "object_mutations.py"
-    command = [sys.executable, str(program), str(folder), "0", str(MUTATIONS)]
+    command = [sys.executable, str(program), str(folder), str(seed() * MUTATIONS), str(MUTATIONS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"after seed {done.stdout.split()[-1:]}: {done.stderr[-2000:]}"
     outcomes = done.stdout.splitlines()[1::2]
