@@ -13,7 +13,7 @@ import rlx_mlir as rlx
 from rlx_mlir import Artifact, Executable, GraphModule, ir, native
 from rlx_mlir.errors import ExecutionError
 from rlx_mlir.lowering.machine import instructions, machine
-from rlx_mlir.runtime.processor import lacking
+from rlx_mlir.runtime.processor import lacking, relied_on
 
 TRIPLE, CPU, LLVM_FEATURES = ir.native.host_target()
 ARCHITECTURE, NAME, MODEL, FEATURES = native.host_processor()
@@ -35,6 +35,14 @@ def small() -> GraphModule:
     x, w = m.input("x", ["rows", 37]), m.param("w", [37, 19])
     m.set_outputs({"y": m.softmax(m.mm(x, w), -1)})
     return m
+
+
+def test_what_a_library_says_that_it_needs() -> None:
+    """What is there of the target and ends a process elsewhere, in the order of names."""
+    arm = {"triple": "aarch64-linux-gnu", "features": "+sve,-sme,+neon"}
+    assert relied_on(arm) == ["neon", "sve"]
+    x86 = {"triple": "x86_64-linux-gnu", "features": "+fma,+ermsb,-avx512f,+avx2,+rdrnd"}
+    assert relied_on(x86) == ["avx2", "fma"]
 
 
 def needs(cpu: str) -> list[str]:
