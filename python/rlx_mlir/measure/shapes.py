@@ -100,8 +100,11 @@ class Shape:
             }
             found |= {f"blk.{layer}.{name}.weight": shape for name, shape in own.items()}
         rules = self._rules()
-        kinds = {name: rules.type_of(name, shape[-1]) if is_quantised(name, 2) else "f32" for name, shape in found.items()}
-        return {name: (kinds[name], shape) for name, shape in found.items()}
+
+        def kind(name: str, k: int) -> str:
+            return rules.type_of(name, k) if is_quantised(name, 2) else "f32"
+
+        return {name: (kind(name, shape[-1]), shape) for name, shape in found.items()}
 
     def _rules(self) -> Rules:
         grouped = self.heads // self.kv_heads
