@@ -26,17 +26,11 @@ from ..files import is_there, open_regular, read_bytes, read_text
 from .documents import Document, read_object
 from .huggingface_config import CONFIG, FolderConfig, read_config
 from .huggingface_tensors import Bytes, FolderTensors
-from .huggingface_vocabulary import special_id, tokens_of
+from .huggingface_vocabulary import HUGGINGFACE, SETTINGS_KEY, TOKENIZER_KEY, special_id, tokens_of
 from .model_file import ModelFile, ModelMetadata, TensorInfo
 from .safetensors import SafetensorsFile, open_weights
 
 TOKENIZER = "tokenizer.json"
-HUGGINGFACE = "huggingface"
-"""`tokenizer.ggml.model` of folders: the vocabulary is what `TOKENIZER_KEY` describes."""
-TOKENIZER_KEY = "tokenizer.huggingface.json"
-"""The object in `tokenizer.json`."""
-SETTINGS_KEY = "tokenizer.huggingface.settings"
-"""The objects in the files of `SETTINGS`, by their names; empty where there is no such file."""
 SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json", CONFIG)
 
 #: What a fingerprint reads of each tensor.

@@ -8,6 +8,13 @@ from typing import Any
 
 from ..errors import TokenizerError, shortened
 
+HUGGINGFACE = "huggingface"
+"""`tokenizer.ggml.model` of folders: the vocabulary is what `TOKENIZER_KEY` describes."""
+TOKENIZER_KEY = "tokenizer.huggingface.json"
+"""The object in `tokenizer.json`."""
+SETTINGS_KEY = "tokenizer.huggingface.settings"
+"""The objects in the files beside it, by their names; empty where there is no such file."""
+
 Document = Mapping[str, Any]
 Settings = Mapping[str, Document]
 
@@ -99,4 +106,12 @@ def _ids(settings: Settings, names: Iterable[str], key: str, size: int) -> list[
     return found
 
 
-__all__ = ["added_tokens", "ending_ids", "special_id", "tokens_of"]
+__all__ = [
+    "HUGGINGFACE",
+    "SETTINGS_KEY",
+    "TOKENIZER_KEY",
+    "added_tokens",
+    "ending_ids",
+    "special_id",
+    "tokens_of",
+]

@@ -16,7 +16,7 @@ from ..errors import GGUFError, InputError, shortened
 from ..formats import FORMATS_BY_ID
 from ..frontends.documents import parse_json
 from ..frontends.gguf import GGUFFile, Metadata, encode_metadata
-from ..frontends.huggingface import SETTINGS_KEY, TOKENIZER_KEY
+from ..frontends.huggingface_vocabulary import SETTINGS_KEY, TOKENIZER_KEY
 from ..frontends.model_file import ModelFile, ModelMetadata, TensorInfo
 from .bundle import METADATA, Bundle
 

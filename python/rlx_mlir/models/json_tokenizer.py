@@ -17,8 +17,7 @@ from typing import Any
 
 from ..boundary import foreign_errors, required
 from ..errors import TokenizerError, UnsupportedError, shortened
-from ..frontends.huggingface import HUGGINGFACE, SETTINGS_KEY, TOKENIZER_KEY
-from ..frontends.huggingface_vocabulary import added_tokens, ending_ids
+from ..frontends.huggingface_vocabulary import HUGGINGFACE, SETTINGS_KEY, TOKENIZER_KEY, added_tokens, ending_ids
 from .tokenizer import Tokenizer, TokenType
 
 _SPACE = "\u2581"

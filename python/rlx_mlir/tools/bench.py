@@ -102,7 +102,7 @@ def bench(
         decode=decode,
         contexts=tuple(positive_numbers("context", context)),
         sequences=_sequences(sequences, decode, device),
-        activations=_modes(activations, device) if activations else (),
+        activations=_modes(activations, device),
         kv_dtype=kv_cache,
         rounds=rounds,
         device=device.value,
@@ -176,11 +176,11 @@ def _sequences(text: str, decode: int, device: Device) -> tuple[int, ...]:
     return tuple(dict.fromkeys(counts))
 
 
-def _modes(given: list[str], device: Device) -> tuple[str, ...]:
-    """Ways of activations, each once."""
+def _modes(given: list[str] | None, device: Device) -> tuple[str, ...]:
+    """Ways of activations, each once; none where the model is to be loaded as models usually are."""
     from rlx_mlir.activations import ACTIVATIONS, way_of
 
-    modes = [way_of(word.strip(), device.value) for text in given for word in text.split(",")]
+    modes = [way_of(word.strip(), device.value) for text in given or () for word in text.split(",")]
     for mode in modes:
         if mode not in ACTIVATIONS:
             raise InputError(f"'--activations' expects some of {', '.join(ACTIVATIONS)}, but got '{mode}'")

@@ -129,6 +129,7 @@ generations = model.generate_many([[5, 6], [7]], max_tokens=3, greedy=True)
 assert all(own.error is None for own in generations)
 known = ("mlir", "rlx_mlir._compiler", "rlx_mlir.compiler", "rlx_mlir.options", "rlx_mlir.ir", "rlx_mlir.mir")
 known += ("rlx_mlir.hir", "rlx_mlir.lowering", "rlx_mlir.codegen", "rlx_mlir.rewriting", "rlx_mlir.dialects")
+known += ("rlx_mlir.frontends.huggingface",)
 known += ("typer", "rich", "jinja2", "sentencepiece", "safetensors", "huggingface_hub", "filelock", "platformdirs")
 print([name for name in known if name in sys.modules])
 """

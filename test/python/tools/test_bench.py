@@ -280,8 +280,8 @@ def test_what_is_missing_is_got_by() -> None:
 
 
 def test_ways_of_activations() -> None:
-    assert command._modes(None, Device.cpu) == ("int16",)
-    assert command._modes(None, Device.cuda) == ("int8",)
+    assert command._modes(None, Device.cpu) == ()
+    assert command._modes(["auto"], Device.cuda) == ("int8",)
     assert command._modes(["exact,int8", "exact"], Device.cpu) == ("exact", "int8")
     assert command._modes([",".join(ACTIVATIONS)], Device.cpu) == ACTIVATIONS
 
