@@ -84,7 +84,7 @@ def test_gradient_of_an_mlp() -> None:
 
 
 def llama(p: Arrays, ids: np.ndarray, heads: int = 4, kv_heads: int = 2, head: int = 8) -> np.ndarray:
-    """The network of `benchmarks/networks/llama_jax.py`, of one layer, in numpy: arguments are in the order of JAX's dictionaries."""
+    """That of `benchmarks/networks/llama_jax.py`, of one layer, in numpy; arguments are in the order of names."""
     embed, down, gate, n1, n2, up, wk, wo, wq, wv, last = (p[f"arg{number}"] for number in range(11))
 
     def norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
