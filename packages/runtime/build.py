@@ -4,7 +4,8 @@
     python packages/runtime/build.py [--out dist] [--folder build/runtime-wheel]
 
 The modules are those of `MODULES`, and whatever these import, inside of functions, too; not what they import for types
-alone. The folder is a source tree of its own, which pip can build anywhere.
+alone, nor what the contract `bundles` of pyproject.toml lists as imports of the compiler, which models of bundles never
+come to. The folder is a source tree of its own, which pip can build anywhere.
 """
 
 from __future__ import annotations
@@ -17,11 +18,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PACKAGE = "rlx_mlir"
 #: What the wheel is for; it has these modules, and all that they import.
-MODULES = ("rlx_mlir.runtime.__main__", "rlx_mlir.runtime.container", "rlx_mlir.runtime.loading")
+MODULES = (
+    "rlx_mlir.models.embedding",
+    "rlx_mlir.models.loading",
+    "rlx_mlir.runtime.__main__",
+    "rlx_mlir.runtime.container",
+    "rlx_mlir.runtime.loading",
+)
 #: Other files of the package that it has.
 FILES = ("rlx_mlir/_runtime.pyi", "rlx_mlir/py.typed")
 
@@ -61,10 +73,17 @@ def imports(module: str, path: Path) -> Iterator[str]:
         yield from (f"{base}.{name.name}" for name in statement.names)
 
 
+def left_out() -> set[tuple[str, str]]:
+    """(module, what it imports) of imports that lead to the compiler."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (own,) = (contract for contract in contracts if contract["id"] == "bundles")
+    return {(module, imported) for module, _, imported in (line.partition(" -> ") for line in own["ignore_imports"])}
+
+
 def closure() -> dict[str, Path]:
     """The modules of the wheel and their files; each package that one is in is there, too."""
     found: dict[str, Path] = {}
-    left = list(MODULES)
+    left, skipped = list(MODULES), left_out()
     while left:
         name = left.pop()
         if name in found or (path := find(name)) is None:
@@ -72,8 +91,9 @@ def closure() -> dict[str, Path]:
         found[name] = path
         for imported in (name, *imports(name, path)):
             parts = imported.split(".")
-            if parts[0] == PACKAGE:
-                left += [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+            prefixes = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+            if parts[0] == PACKAGE and not any((name, prefix) in skipped for prefix in prefixes):
+                left += prefixes
     return dict(sorted(found.items()))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.errors import ExecutionError, InputError, RlxError
 
 #: These say something about the process, not about what it was given.
 _PASSED_ON = (RlxError, KeyboardInterrupt, SystemExit, GeneratorExit)
@@ -60,6 +60,26 @@ def required(package: str, what: str, error: Callable[[str], RlxError]) -> Any:
         raise error(f"{what} need the package {package}, which is not installed: pip install {package}") from None
 
 
+@contextmanager
+def compiler_needed(what: str) -> Iterator[None]:
+    """Inside, the compiler is imported, which an installation that only runs compiled models doesn't have.
+
+    Args:
+        what: has to be compiled.
+
+    Raises ExecutionError, which names both packages, where it isn't there.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("rlx_mlir."):
+            raise
+        raise ExecutionError(
+            f"{what} has to be compiled, which the package rlx-mlir does; rlx-mlir-runtime, which is installed, runs "
+            "bundles and compiled modules alone"
+        ) from None
+
+
 def describe(cause: BaseException) -> str:
     """A foreign exception in one line; what `str` of it raises isn't raised again."""
     try:
@@ -77,4 +97,4 @@ def describe(cause: BaseException) -> str:
     return f"{kind}: {text}" if text else kind
 
 
-__all__ = ["describe", "foreign_errors", "required"]
+__all__ = ["compiler_needed", "describe", "foreign_errors", "required"]

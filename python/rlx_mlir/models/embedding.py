@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import checks
+from ..boundary import compiler_needed
 from ..errors import ContextLengthError, InputError, did_you_mean, shortened
 from ..files import decode
 from ..frontends.safetensors import INDEX, WEIGHTS, SafetensorsFile, ShardedSafetensors, open_weights
@@ -124,7 +125,8 @@ def load_encoder(
     say(f"opening {os.fspath(path_or_name)}")
     if (path := bundle_at(path_or_name)) is not None:
         return _of_bundle(path, threads=threads, batch=batch, max_tokens=max_tokens, target=target, cpu=cpu)
-    from ..compiler import compile_cached
+    with compiler_needed(os.fspath(path_or_name)):
+        from ..compiler import compile_cached
 
     files = open_encoder(path_or_name, max_tokens, download=download, progress=progress is not None)
     most = BATCH if batch is None else batch

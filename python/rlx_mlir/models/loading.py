@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from .. import checks
 from ..activations import AUTO
+from ..boundary import compiler_needed
 from ..place import located
 from .bundle import bundle_at
 from .model import Model
@@ -93,7 +94,8 @@ def load_model(
         fixed: dict[str, object] = {"context": context, "chunk": chunk, "kv_dtype": kv_dtype, "nonfinite": nonfinite}
         fixed |= {"quantize": quantize, "lora": lora, "activations": None if activations == AUTO else activations}
         return bundled_model(path, threads=threads, target=target, cpu=cpu, cache=cache, say=say, **fixed)
-    from .compiling import compiled_model
+    with compiler_needed(os.fspath(path_or_name)):
+        from .compiling import compiled_model
 
     return compiled_model(
         path_or_name,

@@ -53,6 +53,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("-o", "--output", type=Path, help="the .npz file that gets its outputs by name")
     command.add_argument("--threads", type=int, help="threads of a call; by default as many as the process may use")
     command.set_defaults(run=_run)
+    text = "continue token ids by a model's bundle, with the likeliest token each time; the file is code, as of run"
+    command = commands.add_parser("generate", help=text, description=text)
+    command.add_argument("file", type=Path, help="a bundle")
+    command.add_argument("ids", type=int, nargs="+", help="of the prompt's tokens")
+    command.add_argument("--max-tokens", type=int, default=16, help="so many tokens, or up to the end of the context")
+    command.add_argument("--threads", type=int, help="threads; by default as many as the process may use")
+    command.set_defaults(run=_generate)
     return parser
 
 
@@ -82,6 +89,19 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     for name, array in results.items():
         print(f"{name}: {array.dtype} {list(array.shape)}\n{array}")
+    return 0
+
+
+def _generate(options: argparse.Namespace) -> int:
+    from rlx_mlir.models.loading import load_model  # which needs more than files that are shown
+
+    model = load_model(options.file, threads=options.threads)
+    session = model.session()
+    session.feed(options.ids)
+    for _ in range(min(options.max_tokens, model.context - len(options.ids))):
+        token = int(session.logits.argmax())
+        print(token, flush=True)
+        session.step(token)
     return 0
 
 
