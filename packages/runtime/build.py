@@ -30,7 +30,7 @@ PACKAGE = "rlx_mlir"
 MODULES = (
     "rlx_mlir.models.embedding",
     "rlx_mlir.models.loading",
-    "rlx_mlir.runtime.__main__",
+    "rlx_mlir.run",
     "rlx_mlir.runtime.container",
     "rlx_mlir.runtime.loading",
 )

@@ -17,8 +17,8 @@ import rlx_mlir as rlx
 from rlx_mlir import Artifact, GraphModule, native
 from rlx_mlir.compiler import CompileOptions, build_artifact
 from rlx_mlir.errors import CacheError
+from rlx_mlir.run import main
 from rlx_mlir.runtime import inspection
-from rlx_mlir.runtime.__main__ import main
 from rlx_mlir.runtime.container import Kind, write_container
 from rlx_mlir.tools.cli import app
 

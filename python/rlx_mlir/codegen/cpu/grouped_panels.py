@@ -25,7 +25,7 @@ from . import UnsupportedByTemplate
 from .gemm_int8 import IntegerParts, IntegerProduct
 from .gemm_packed import REGISTER_TILES, ROW_BLOCK, single_rows, sub_block_sums
 from .grouped import list_rows
-from .kernel import Accumulators, Product, Scratch, row_blocks, write_kernel
+from .kernel import Accumulators, Body, Parts, Product, Scratch, row_blocks, write_kernel
 from .panels import PANEL_ROWS, Panel, PanelLayout, find_layout
 from .quantized_rows import ExactRows
 from .registry import Generator
@@ -134,9 +134,22 @@ def _over_experts(
         visit(expert.iv, first, em.imin(last, groups))
 
 
+def _written(name: str, config: _Config, groups: int, parts: Parts, body: Body) -> str:
+    """The functions of a kernel whose units are groups of columns times experts."""
+    spec = config.spec
+    return write_kernel(
+        name,
+        [("x", spec.x), ("weight", config.weight), ("expert", spec.expert)],
+        config.product.outputs(),
+        units=lambda em, values: spec.experts * groups,
+        scratch=parts,
+        body=body,
+        order=spec.operand_order,
+    )
+
+
 def emit_grouped_panels(name: str, config: _Config, target: Target) -> str:
     """The functions `@name.body`, `@name.units` and `@name.scratch` in f32, as text."""
-    spec, product = config.spec, config.product
     together = config.together(PANELS)
     groups = config.panels // together
 
@@ -157,15 +170,7 @@ def emit_grouped_panels(name: str, config: _Config, target: Target) -> str:
 
         _over_experts(em, config, groups, (begin, end), visit)
 
-    return write_kernel(
-        name,
-        [("x", spec.x), ("weight", config.weight), ("expert", spec.expert)],
-        product.outputs(),
-        units=lambda em, values: spec.experts * groups,
-        scratch=parts,
-        body=body,
-        order=spec.operand_order,
-    )
+    return _written(name, config, groups, parts, body)
 
 
 def emit_grouped_digits(name: str, config: _Config, target: Target) -> str:
@@ -219,15 +224,7 @@ def emit_grouped_digits(name: str, config: _Config, target: Target) -> str:
 
         _over_experts(em, config, groups, (begin, end), visit)
 
-    return write_kernel(
-        name,
-        [("x", spec.x), ("weight", config.weight), ("expert", spec.expert)],
-        product.outputs(),
-        units=lambda em, values: spec.experts * groups,
-        scratch=parts,
-        body=body,
-        order=spec.operand_order,
-    )
+    return _written(name, config, groups, parts, body)
 
 
 def _configure(name: str, spec: GroupedSpec | PackedGroupedSpec, target: Target) -> _Config | None:

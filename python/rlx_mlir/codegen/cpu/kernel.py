@@ -20,8 +20,10 @@ from .target import ELEMENT_BITS, Target, rounded, wide_type
 __all__ = [
     "SHARED",
     "Accumulators",
+    "Body",
     "Finish",
     "FloatRows",
+    "Parts",
     "Product",
     "RowReader",
     "Scratch",

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx_mlir import compiler, interpreter, ir
+from rlx_mlir import ir
 from rlx_mlir.errors import StablehloError, StablehloUnsupportedError
 from rlx_mlir.hir import Value
 
+from ..read_model import ReadModel
 from .call import element_dtype, is_long
 from .entries import Entry
 from .importer import Abandoned, Importer, functions_of
@@ -30,7 +31,7 @@ _WORDS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
-class StablehloModel:
+class StablehloModel(ReadModel):
     """A module of StableHLO: what `rlx_mlir.from_stablehlo` gives.
 
     Attributes:
@@ -39,36 +40,6 @@ class StablehloModel:
         params: an array for each parameter, by name: constants of many elements, and arguments that were said to be
             parameters.
     """
-
-    module: GraphModule
-    params: Mapping[str, np.ndarray] = field(repr=False)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the inputs, in order."""
-        return tuple(value.name for value in self.module.inputs)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs, in order."""
-        return tuple(self.module.outputs)
-
-    def compile(self, **options: Any) -> Any:
-        """An executable with its parameters set: `run({name: array})` gives outputs by name.
-
-        Args:
-            options: as of `rlx_mlir.compile`; `maxima` are of symbols of the module.
-
-        Raises as `rlx_mlir.compile` does. For target `nvptx` it is the artefact, without parameters.
-        """
-        compiled: Any = compiler.compile(self.module, **options)
-        if hasattr(compiled, "set_params"):
-            compiled.set_params({spec.name: self.params[spec.name] for spec in compiled.params})
-        return compiled
-
-    def interpret(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Outputs by name, computed by the numpy references of the module's operations: slow, for comparisons."""
-        return interpreter.interpret(self.module, {**self.params, **inputs})
 
 
 @dataclass(frozen=True)

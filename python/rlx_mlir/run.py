@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The command `rlx-run`, or `python -m rlx_mlir.runtime`: shows, checks and runs files of compiled code.
+"""The command `rlx-run`, or `python -m rlx_mlir.run`: shows, checks and runs files of compiled code.
 
 It needs numpy alone, and is what the package rlx-mlir-runtime has for a command.
 """
@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    from rlx_mlir.models.loading import load_model  # which needs more than files that are shown
+    from rlx_mlir.models.loading import load_model  # files that are shown need less
 
     model = load_model(options.file, threads=options.threads)
     session = model.session()
