@@ -309,7 +309,7 @@ def test_encode_of_other_public_rules_at_any_scale(name: str) -> None:
     """Bytes are the public encoder's, where its exponents aren't below 0, and its scales no subnormal f32."""
     random = np.random.default_rng(2).uniform(-1, 1, (4, 512)).astype(np.float32)
     random[:, 0], random[1] = 1, np.abs(random[1])
-    for exponent in range(-125, 16):
+    for exponent in range(-124, 16):  # below, what numpy makes of its exponents depends on the processor
         values = np.ldexp(random, exponent).astype(np.float32)
         with np.errstate(all="ignore"):
             public = gguf.quantize(values, GGMLQuantizationType[name.upper()])
