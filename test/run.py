@@ -42,7 +42,9 @@ def main() -> int:
     passed = options.slow or run("lit", "-sv", f"-j{options.jobs}", "test/lit")
     marks = ["-m", SLOW] if options.slow else [] if options.all else ["-m", f"not ({SLOW})"]
     # pytest comes last: its closing line counts the tests. Neighbours share what they compile: they stay together.
-    if not run("pytest", "-q", "-n", str(options.jobs), "--dist", "worksteal", *marks):
+    # The longest ones are named, so that who makes the run longer sees it.
+    spent = ["--durations=25", "--durations-min=3"]
+    if not run("pytest", "-q", "-n", str(options.jobs), "--dist", "worksteal", *spent, *marks):
         passed = False
     if not passed:
         print("some tests failed", file=sys.stderr)
