@@ -225,7 +225,7 @@ def test_bad_arguments(folder: Path) -> None:
         encoder.embed_tokens([[]])
     with pytest.raises(InputError, match="list 1 must have ids from 0 to 19, but has 20"):
         encoder.embed_tokens([[1], [20]])
-    with pytest.raises(InputError, match="'batch' must be an integer of at least 1, but is 0"):
+    with pytest.raises(InputError, match="'batch' is a whole number of at least 1, but got 0"):
         load_encoder(folder, batch=0)
     for length in (0, 161, True):
         with pytest.raises(

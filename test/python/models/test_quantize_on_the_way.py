@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import tiny_models
 
 from rlx_mlir.errors import GGUFError, InputError
 from rlx_mlir.formats import encode
+from rlx_mlir.formats.pieces import encoded_pieces
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.frontends.huggingface import HuggingFaceFolder
 from rlx_mlir.models import quantised as module
@@ -84,11 +86,11 @@ def test_weights_are_kept(tmp_path: Path, own_cache: Path, monkeypatch: pytest.M
     """One file for a model and a type; another one where the model is."""
     encoded: list[str] = []
 
-    def counting(kind: str, values: np.ndarray) -> np.ndarray:
+    def counting(kind: str, *given: Any, **options: Any) -> Iterator[np.ndarray]:
         encoded.append(kind)
-        return encode(kind, values)
+        return encoded_pieces(kind, *given, **options)
 
-    monkeypatch.setattr(module, "encode", counting)
+    monkeypatch.setattr(module, "encoded_pieces", counting)
 
     def files() -> list[Path]:
         return sorted((own_cache / "models" / "quantised").glob("*"))

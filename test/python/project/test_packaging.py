@@ -7,6 +7,7 @@ import ast
 import importlib.metadata
 import importlib.util
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -208,11 +209,20 @@ def test_readme_shell_examples_run(tmp_path: Path) -> None:
     (module,) = blocks("README.md", "mlir")
     assert "Save this as `graph.mlir`" in (ROOT / "README.md").read_text(encoding="utf-8")
     (tmp_path / "graph.mlir").write_text(module.text)
-    *install, inside = blocks("README.md", "sh")
-    assert all(block.text.startswith("pip install") for block in install)
+    *others, inside = blocks("README.md", "sh")
+    (bundle,) = (block for block in others if not block.text.startswith("pip install"))
+    assert bundle.text.startswith("rlx bundle smollm2"), "the next test's"
     text = shell(inside.text, tmp_path)
     assert "mir." in text
     assert "hir." not in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the example has levels of x86-64")
+def test_readme_bundle_runs(smollm2_path: Path, tmp_path: Path) -> None:
+    """The model of that name is fetched, or was: the fixture says where there is none."""
+    (block,) = (block for block in blocks("README.md", "sh") if block.text.startswith("rlx bundle"))
+    assert "Paris" in shell(block.text, tmp_path)
 
 
 def test_readme_names_all_commands() -> None:
