@@ -230,7 +230,7 @@ def test_bad_arguments(folder: Path) -> None:
     for length in (0, True):
         with pytest.raises(InputError, match=f"'max_tokens' is a whole number of at least 1, but got {length}"):
             load_encoder(folder, max_tokens=length)
-    with pytest.raises(InputError, match="'max_tokens' must be from 1 to the model's positions, 160, but .* 161"):
+    with pytest.raises(InputError, match=r"'max_tokens' must be from 1 to the model's positions, 160, but .* 161"):
         load_encoder(folder, max_tokens=161)
     with pytest.raises(InputError, match="at least the special tokens, 2, but is 1"):
         load_encoder(folder, max_tokens=1)
