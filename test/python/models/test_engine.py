@@ -269,6 +269,15 @@ def test_closing_ends_everything(model: Model) -> None:
     assert not any(array.any() for array in engine._pool.caches.values() if array.nbytes > 1 << 16)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is an exception, though a shell that starts a run in the background lets it be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_comes_between_two_steps(model: Model, engine: Engine) -> None:
     asked = [(ids_of(seed, 12), {"max_tokens": 10, "seed": seed, "ignore_eos": True}) for seed in range(4)]
     requests = []
