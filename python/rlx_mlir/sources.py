@@ -13,6 +13,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,22 +66,35 @@ def check_bytecode(content: bytes, what: str) -> None:
 
 def _read_elsewhere(content: bytes, what: str) -> str:
     """What another process says of a source, or '' where it reads it; InputError where it doesn't come to an end."""
-    seconds = _seconds(content)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, *sys.path],
-            input=content,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise InputError(f"{what} is damaged: reading it takes more than {seconds} seconds") from None
-    if done.returncode < 0:
-        raise InputError(f"{what} is damaged: reading it ends a process with signal {-done.returncode}")
+    done = run_reader([_PROGRAM, *sys.path], content, what, _seconds(content))
     if not done.returncode:
         return ""
     return (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason is given"])[-1]
+
+
+def run_reader(
+    program: Sequence[str], content: bytes, what: str, seconds: int, error: Callable[[str], RlxError] = InputError
+) -> subprocess.CompletedProcess[bytes]:
+    """What a program of Python makes of a source, in another process.
+
+    Args:
+        program: its text, and its arguments.
+        content: what it reads from its standard input.
+        what: names the source.
+        seconds: that it may take.
+        error: makes the exception of a message.
+
+    Raises what `error` makes where it doesn't come to an end, or a signal ends it.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", *program], input=content, capture_output=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise error(f"{what} is damaged: reading it takes more than {seconds} seconds") from None
+    if done.returncode < 0:
+        raise error(f"{what} is damaged: reading it ends a process with signal {-done.returncode}")
+    return done
 
 
 def _seconds(content: bytes) -> int:
@@ -145,4 +159,4 @@ def _read() -> None:
         sys.exit(" ".join(problems[0].split()))
 
 
-__all__ = ["BYTECODE", "check_bytecode", "check_file", "check_source", "check_strings", "problem"]
+__all__ = ["BYTECODE", "check_bytecode", "check_file", "check_source", "check_strings", "problem", "run_reader"]

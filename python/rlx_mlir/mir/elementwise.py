@@ -626,7 +626,8 @@ def iota(
     return np.broadcast_to(line.reshape(-1, *[1] * (len(shape) - axis - 1)), shape)
 
 
-_COMPARE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+#: What compares arrays, by the word of a comparison.
+COMPARISONS: dict[str, np.ufunc] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -639,7 +640,7 @@ _COMPARE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 @reference(mir.CompareOp)
 def compare(lhs: np.ndarray, rhs: np.ndarray, *, kind: str) -> np.ndarray:
     """Whether `lhs kind rhs`; false with NaN, but for `ne`."""
-    return np.asarray(_COMPARE[kind](widen(lhs), widen(rhs)))
+    return np.asarray(COMPARISONS[kind](widen(lhs), widen(rhs)))
 
 
 @reference(mir.WhereOp)

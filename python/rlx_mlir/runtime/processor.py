@@ -85,10 +85,15 @@ def check_target(artifact: Artifact) -> None:
 
 def relied_on(target: Mapping[str, str]) -> list[str]:
     """Those features of a target that end a process whose processor lacks them, as LLVM names them, in order."""
-    wanted = {word[1:] for word in target["features"].split(",") if word.startswith("+")}
-    if target["triple"].partition("-")[0] == "aarch64":
-        return sorted(wanted)  # of what is listed of a processor, only what is absent counts
-    return sorted(wanted - _X86_ALWAYS - _X86_BY_NAME)
+    return sorted(set(_wanted(target["features"], target["triple"].partition("-")[0])))
+
+
+def _wanted(features: str, architecture: str) -> list[str]:
+    """The same of the text of features."""
+    wanted = [word[1:] for word in features.split(",") if word.startswith("+")]
+    if architecture == "aarch64":
+        return wanted  # of what is listed of a processor, only what is absent counts
+    return [name for name in wanted if name not in _X86_ALWAYS | _X86_BY_NAME]
 
 
 def missing(triple: str, features: str) -> str:
@@ -116,12 +121,10 @@ def lacking(needed: str, here: str, architecture: str) -> list[str]:
         here: what the processor has and lacks, written likewise. Of AArch64 it is all that code generation chooses.
         architecture: the first part of a target triple.
     """
-    present = {word[1:] for word in here.split(",") if word.startswith("+")}
-    wanted = [word[1:] for word in needed.split(",") if word.startswith("+")]
+    wanted, words = _wanted(needed, architecture), set(here.split(","))
     if architecture == "aarch64":
-        absent = {word[1:] for word in here.split(",") if word.startswith("-")}
-        return [name for name in wanted if name in absent]
-    return [name for name in wanted if name not in present | _X86_ALWAYS | _X86_BY_NAME]
+        return [name for name in wanted if f"-{name}" in words]
+    return [name for name in wanted if f"+{name}" not in words]
 
 
 __all__ = ["check_target", "lacking", "missing", "relied_on"]

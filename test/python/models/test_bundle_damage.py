@@ -16,6 +16,7 @@ from typing import Any
 import bundle_mutations
 import pytest
 from bundles import OPTIONS, rewritten, with_manifest
+from descriptions import set_at
 
 import rlx_mlir as rlx
 from rlx_mlir.budgets import budget
@@ -117,47 +118,40 @@ def test_other_versions_are_named(sound: Path, tmp_path: Path) -> None:
         load_model(rewritten(sound, tmp_path / "m.rlx", old_code))
 
 
-def _set(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
-    def change(document: dict[str, Any]) -> None:
-        inner: Any = document
-        for key in path[:-1]:
-            inner = inner[key]
-        inner[path[-1]] = to
-
-    return change
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_set("kind", to="poem"), "'kind' must be one of decoder, encoder, but is 'poem'"),
-        (_set("levels", to=[]), "'levels' must be 1 to 64, but there are 0"),
-        (_set("levels", 0, to=3), "level 0 must be an object, but is 3"),
-        (_set("levels", 0, "cpu", to=3), "'cpu' must be of type str, but is 3"),
-        (_set("modules", "decode", to={}), "module 'decode' must be there for each level"),
-        (_set("modules", "decode", "native", 0, to=10**6), "'decode' for 'native' must list parameters below"),
+        (set_at("kind", to="poem"), "'kind' must be one of decoder, encoder, but is 'poem'"),
+        (set_at("levels", to=[]), "'levels' must be 1 to 64, but there are 0"),
+        (set_at("levels", 0, to=3), "level 0 must be an object, but is 3"),
+        (set_at("levels", 0, "cpu", to=3), "'cpu' must be of type str, but is 3"),
+        (set_at("modules", "decode", to={}), "module 'decode' must be there for each level"),
+        (set_at("modules", "decode", "native", 0, to=10**6), "'decode' for 'native' must list parameters below"),
         (
-            _set("modules", "decode", "native", to=[]),
+            set_at("modules", "decode", "native", to=[]),
             r"'decode' for native: .*reads \d+ prepared parameters, but got 0",
         ),
-        (_set("parameters", 0, to=[0]), r"parameter 0 .* must be section, offset, type and shape, but is \[0\]"),
-        (_set("parameters", 0, 0, to=77), "there is no section 'weights/77'"),
-        (_set("parameters", 0, 1, to=32), "must begin at a multiple of 64 and lie within"),
-        (_set("parameters", 0, 1, to=1 << 40), "must begin at a multiple of 64 and lie within"),
-        (_set("parameters", 0, 2, to="f99"), "must have a known element type, but it is 'f99'"),
-        (_set("parameters", 0, 3, to=[1 << 40, 1 << 40]), "lie within"),
-        (_set("parameters", 0, 3, to=[1] * 40), "must have at most 32 dimensions, but has 40"),
-        (_set("parameters", 0, 3, to=[3, 3]), "'prefill' for native: .* has size"),
-        (_set("tensors", "output_norm.weight", to=3), "tensor 'output_norm.weight' must have a known type and a shape"),
-        (_set("tensors", "output_norm.weight", 1, to=[-1]), "must have sizes above 0"),
-        (_set("tensors", "output_norm.weight", 1, to=[9]), "output_norm"),
+        (set_at("parameters", 0, to=[0]), r"parameter 0 .* must be section, offset, type and shape, but is \[0\]"),
+        (set_at("parameters", 0, 0, to=77), "there is no section 'weights/77'"),
+        (set_at("parameters", 0, 1, to=32), "must begin at a multiple of 64 and lie within"),
+        (set_at("parameters", 0, 1, to=1 << 40), "must begin at a multiple of 64 and lie within"),
+        (set_at("parameters", 0, 2, to="f99"), "must have a known element type, but it is 'f99'"),
+        (set_at("parameters", 0, 3, to=[1 << 40, 1 << 40]), "lie within"),
+        (set_at("parameters", 0, 3, to=[1] * 40), "must have at most 32 dimensions, but has 40"),
+        (set_at("parameters", 0, 3, to=[3, 3]), "'prefill' for native: .* has size"),
         (
-            _set("options", "context", to=65),
+            set_at("tensors", "output_norm.weight", to=3),
+            "tensor 'output_norm.weight' must have a known type and a shape",
+        ),
+        (set_at("tensors", "output_norm.weight", 1, to=[-1]), "must have sizes above 0"),
+        (set_at("tensors", "output_norm.weight", 1, to=[9]), "output_norm"),
+        (
+            set_at("options", "context", to=65),
             "'prefill' must be for the 65 positions that the manifest says, but is for 64",
         ),
-        (_set("options", "context", to=0), "'context' must be an integer from 1"),
-        (_set("options", "kv_dtype", to="f99"), "f99"),
-        (_set("identity", to=[]), "'identity' must be of type dict"),
+        (set_at("options", "context", to=0), "'context' must be an integer from 1"),
+        (set_at("options", "kv_dtype", to="f99"), "f99"),
+        (set_at("identity", to=[]), "'identity' must be of type dict"),
     ],
 )
 def test_manifests_that_make_no_sense_are_named(

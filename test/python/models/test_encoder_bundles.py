@@ -13,6 +13,7 @@ import bundle_mutations
 import pytest
 import tiny_encoders
 from bundles import SMALLER, rewritten, with_manifest
+from descriptions import set_at
 
 import rlx_mlir as rlx
 from rlx_mlir.errors import DownloadError, InputError, RlxError, TokenizerError
@@ -92,27 +93,17 @@ def test_ids_need_nothing_but_numpy(path: Path) -> None:
     assert loaded == "[]"
 
 
-def _set(*path: Any, to: Any) -> Any:
-    def change(document: dict[str, Any]) -> None:
-        inner: Any = document
-        for key in path[:-1]:
-            inner = inner[key]
-        inner[path[-1]] = to
-
-    return change
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_set("encoder", "architecture", to="gpt"), "'architecture' must be one of bert, roberta, .*, but is 'gpt'"),
-        (_set("encoder", "layers", to=10**6), "'layers'"),
-        (_set("encoder", "hidden", to=34), r"its code must give 'embeddings' 34 wide, but gives .*24"),
-        (_set("encoder", "max_tokens", to=10**6), r"'max_tokens' must be at most the \d+ positions"),
-        (_set("encoder", "eps", to="x"), "'eps' must be a finite number"),
-        (_set("encoder", "texts", "prompts", to={"a": 1}), "'prompts' must be texts by name"),
-        (_set("encoder", "texts", "default_prompt", to="b"), "'default_prompt' must be the name of a prompt"),
-        (_set("options", "batch", to=0), "'batch' must be an integer from 1"),
+        (set_at("encoder", "architecture", to="gpt"), "'architecture' must be one of bert, roberta, .*, but is 'gpt'"),
+        (set_at("encoder", "layers", to=10**6), "'layers'"),
+        (set_at("encoder", "hidden", to=34), r"its code must give 'embeddings' 34 wide, but gives .*24"),
+        (set_at("encoder", "max_tokens", to=10**6), r"'max_tokens' must be at most the \d+ positions"),
+        (set_at("encoder", "eps", to="x"), "'eps' must be a finite number"),
+        (set_at("encoder", "texts", "prompts", to={"a": 1}), "'prompts' must be texts by name"),
+        (set_at("encoder", "texts", "default_prompt", to="b"), "'default_prompt' must be the name of a prompt"),
+        (set_at("options", "batch", to=0), "'batch' must be an integer from 1"),
     ],
 )
 def test_manifests_that_make_no_sense_are_named(change: Any, message: str, path: Path, tmp_path: Path) -> None:
@@ -121,7 +112,7 @@ def test_manifests_that_make_no_sense_are_named(change: Any, message: str, path:
 
 
 def test_a_tokenizer_that_makes_no_sense_is_named_when_texts_come(path: Path, tmp_path: Path) -> None:
-    side = with_manifest(path, tmp_path / "m.rlx", _set("truncation_side", to="up"))
+    side = with_manifest(path, tmp_path / "m.rlx", set_at("truncation_side", to="up"))
     with pytest.raises(TokenizerError, match="'truncation_side' must be one of left, right, but is 'up'"):
         load_encoder(side).embed("a")
 

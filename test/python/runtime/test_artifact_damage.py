@@ -7,7 +7,6 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from artifact_mutations import signed
 from compile_harness import compile_fresh
+from descriptions import Change, set_at
 
 from rlx_mlir import Artifact, Executable, GraphModule, formats
 from rlx_mlir.errors import CacheError, ExecutionError, InputError
@@ -80,24 +80,12 @@ def test_changed_descriptions_are_errors(cases: list[Case], tmp_path: Path) -> N
     assert refused > MUTATIONS // 2, "the changes change nothing"
 
 
-Change = Callable[[dict[str, Any]], Any]
-
-
 def in_call(number: int, **parts: Any) -> Change:
     """Changes a call: its buffers or dims."""
 
     def change(description: dict[str, Any]) -> None:
         for part, value in parts.items():
             description["calls"][number][{"kernel": 0, "buffers": 1, "dims": 2}[part]] = value
-
-    return change
-
-
-def set_at(*path: Any, value: Any) -> Change:
-    def change(description: dict[str, Any]) -> None:
-        for key in path[:-1]:
-            description = description[key]
-        description[path[-1]] = value
 
     return change
 
@@ -109,12 +97,12 @@ def set_at(*path: Any, value: Any) -> Change:
         (in_call(0, buffers=[["input", 0, 0]]), "its kernel takes 4 buffers, but got 1"),
         (in_call(0, dims=[[[2, [0]]]] * 5), r"call 0 \(cache_update_0\): buffer 0 needs 2048 bytes .* there are 1024"),
         (in_call(1, dims=[[[1, [0]]], [[1, []]]]), r"call 1 \(reduce_0\): its dims don't fit each other"),
-        (set_at("inputs", 1, "sizes", 1, value=[[1, [0]]]), "input 'new' has the shape .*, but the sizes"),
-        (set_at("inputs", 0, "shape", 1, value=15), "input 'cache' has the shape .*, but the sizes"),
-        (set_at("outputs", 0, "tied", value="new"), "'cache_out' is tied to 'new', which has another size"),
-        (set_at("positions", 0, "count", value=["9*b", [[9, [0]]]]), "there are 36 positions in 16 bytes"),
-        (set_at("outputs", 1, "dtype", value="f99"), "'sum' has the element type 'f99'"),
-        (set_at("conditions", value=[{}]), "the artefact's description can't be read"),
+        (set_at("inputs", 1, "sizes", 1, to=[[1, [0]]]), "input 'new' has the shape .*, but the sizes"),
+        (set_at("inputs", 0, "shape", 1, to=15), "input 'cache' has the shape .*, but the sizes"),
+        (set_at("outputs", 0, "tied", to="new"), "'cache_out' is tied to 'new', which has another size"),
+        (set_at("positions", 0, "count", to=["9*b", [[9, [0]]]]), "there are 36 positions in 16 bytes"),
+        (set_at("outputs", 1, "dtype", to="f99"), "'sum' has the element type 'f99'"),
+        (set_at("conditions", to=[{}]), "the artefact's description can't be read"),
     ],
 )
 def test_what_does_not_fit_is_named(cases: list[Case], change: Change, message: str) -> None:

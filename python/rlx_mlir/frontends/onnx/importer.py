@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import BudgetError, BuildError, OnnxError, OnnxUnsupportedError, RlxError, shortened
+from rlx_mlir.frontends.made import Made
 from rlx_mlir.frontends.sizes import Sizes
 from rlx_mlir.frontends.tensors import MOST_FOLDED, Several, Tensor, Thing
 from rlx_mlir.hir import GraphModule, Value
@@ -95,7 +96,7 @@ class Importer:
         self.symbols: dict[str, str] = {}
         self.refusals: list[Refusal] = []
         self._sizes = Sizes(self.graph)
-        self._made: list[dict[int, tuple[Tensor, Value]]] = [{}]
+        self._made = Made()
         self._roots: dict[int, tuple[Value, frozenset[str]]] = {}
         self._origins: dict[int, tuple[Value, Call]] = {}
         self._turned: dict[int, tuple[Value, Value, list[int]]] = {}
@@ -504,14 +505,9 @@ class Importer:
             found.append(thing)
         return found
 
-    @contextmanager
-    def region(self) -> Iterator[None]:
+    def region(self) -> AbstractContextManager[None]:
         """While it is open, constants are made for the region that is built, and forgotten after it."""
-        self._made.append({})
-        try:
-            yield
-        finally:
-            self._made.pop()
+        return self._made.region()
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -519,22 +515,18 @@ class Importer:
         """A tensor as a value of the graph; known elements become a constant or a parameter, once."""
         if tensor.handle is not None:
             return tensor.handle
-        for made in reversed(self._made):
-            if id(tensor) in made:
-                return made[id(tensor)][1]
+        if (found := self._made.find(tensor)) is not None:
+            return found
         assert tensor.array is not None
         if tensor.array.dtype == object:
             value = self._computed(tensor)
         elif not in_graphs(tensor.dtype):
             raise Refused(f"values of graphs can't have elements of {tensor.dtype}")
         elif tensor.array.size > MOST_CONSTANT and tensor.array.ndim:
-            value = self._param(tensor)
-            self._made[0][id(tensor)] = (tensor, value)
-            return value
+            return self._made.keep(tensor, self._param(tensor), everywhere=True)
         else:
             value = self.graph.constant(np.ascontiguousarray(tensor.array).reshape(tensor.array.shape))
-        self._made[-1][id(tensor)] = (tensor, value)
-        return value
+        return self._made.keep(tensor, value)
 
     def _param(self, tensor: Tensor) -> Value:
         assert tensor.array is not None

@@ -134,13 +134,6 @@ class Call:
         """The sizes of an operand."""
         return shape_of(self.operands[number])
 
-    def static_shape(self, number: int, what: str) -> list[int]:
-        """The sizes of an operand as numbers; refused where one is symbolic."""
-        found = [size.constant for size in self.shape(number)]
-        if any(size is None for size in found):
-            raise Refused(f"{what} of sizes {', '.join(map(str, self.shape(number)))}")
-        return [size or 0 for size in found]
-
     def rank(self, number: int) -> int:
         """Number of dimensions of an operand."""
         return len(self.shape(number))

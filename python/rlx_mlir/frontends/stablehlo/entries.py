@@ -20,6 +20,7 @@ from rlx_mlir.frontends.positions import Conditions, Positions
 from rlx_mlir.frontends.tensors import MOST_FOLDED, Tensor, array_of_sizes
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.elementwise import COMPARISONS
 
 _WORDS = {dtype: name for name, dtype in DTYPES.items()}
 
@@ -123,16 +124,6 @@ def _offsets(steps: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
     return total
 
 
-_COMPARED = {
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-}
-
-
 def _conditions(entry: Conditions, sizes: Sequence[int]) -> np.ndarray | None:
     if entry.never:
         return np.zeros(list(sizes), np.bool_)
@@ -140,7 +131,7 @@ def _conditions(entry: Conditions, sizes: Sequence[int]) -> np.ndarray | None:
     for kind, base, steps in entry.parts:
         if base.constant is None:
             return None
-        found &= _COMPARED[kind](_offsets(steps, sizes) + base.constant, 0)
+        found &= COMPARISONS[kind](_offsets(steps, sizes) + base.constant, 0)
     return found
 
 

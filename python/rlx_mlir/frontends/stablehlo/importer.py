@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
 from rlx_mlir import budgets, ir
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import BudgetError, BuildError, RlxError, StablehloError, StablehloUnsupportedError
+from rlx_mlir.frontends.made import Made
 from rlx_mlir.frontends.positions import Conditions, Positions
 from rlx_mlir.frontends.sizes import Sizes
 from rlx_mlir.frontends.tensors import Tensor
@@ -52,7 +53,7 @@ class Importer:
         self._functions = functions
         self._sizes = Sizes(self.graph)
         self._entries: list[dict[ir.Value, Entry | None]] = [{}]
-        self._made: list[dict[int, tuple[Entry, Value]]] = [{}]
+        self._made = Made()
         self._refusals: dict[tuple[str, str], list[str]] = {}
         self._count = 0
         self._place = ""
@@ -159,14 +160,9 @@ class Importer:
     def _refuse(self, op: ir.Operation, reason: str, where: str) -> None:
         self._refusals.setdefault((name_of(op), reason), []).append(where)
 
-    @contextmanager
-    def region(self) -> Iterator[None]:
+    def region(self) -> AbstractContextManager[None]:
         """While it is open, constants are made for the region that is built, and forgotten after it."""
-        self._made.append({})
-        try:
-            yield
-        finally:
-            self._made.pop()
+        return self._made.region()
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -186,18 +182,15 @@ class Importer:
             return entry
         if isinstance(entry, Repeated):
             return entry.value
-        for made in reversed(self._made):
-            if id(entry) in made:
-                return made[id(entry)][1]
+        if (found := self._made.find(entry)) is not None:
+            return found
         if isinstance(entry, Tensor):
             value = self._constant(entry)
         else:
             for size in (*entry.shape, *_factors(entry)):
                 self.carry(size)
             value = entry.compact(self.graph)
-        own = self._made[0] if isinstance(entry, Tensor) and self._is_param(entry) else self._made[-1]
-        own[id(entry)] = (entry, value)
-        return value
+        return self._made.keep(entry, value, everywhere=isinstance(entry, Tensor) and self._is_param(entry))
 
     @staticmethod
     def _is_param(entry: Tensor) -> bool:

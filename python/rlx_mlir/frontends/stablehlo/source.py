@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -119,16 +118,7 @@ def _read_elsewhere(content: bytes, what: str, form: str) -> str:
     """The generic text of a module that jaxlib reads, in another process."""
     seconds = _SECONDS + len(content) // _BYTES_A_SECOND
     reader = str(Path(__file__).with_name("reader.py"))
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, reader, *sys.path],
-            input=content,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise StablehloError(f"{what} is damaged: reading it takes more than {seconds} seconds") from None
+    done = sources.run_reader([_PROGRAM, reader, *sys.path], content, what, seconds, StablehloError)
     if not done.returncode:
         return done.stdout.decode()
     lines = done.stderr.decode(errors="replace").strip().splitlines()
@@ -137,8 +127,6 @@ def _read_elsewhere(content: bytes, what: str, form: str) -> str:
             f"{what} is {form}, which jaxlib reads, which isn't installed: pip install 'rlx-mlir[jax]'; text of the "
             "generic form (`print_generic_op_form=True`, or `stablehlo-opt --mlir-print-op-generic`) needs nothing else"
         )
-    if done.returncode < 0:
-        raise StablehloError(f"{what} is damaged: reading it ends a process with signal {-done.returncode}")
     reason = next((line for line in lines if "error:" in line), lines[-1] if lines else "no reason is given")
     raise StablehloError(f"{what} doesn't parse as {form}: {shortened(reason.strip(), 300)}")
 

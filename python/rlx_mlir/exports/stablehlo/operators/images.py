@@ -142,6 +142,15 @@ def _backward_weight(
 # Windows --------------------------------------------------------------------------------------------
 
 
+def _windows(kernel_size: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> str:
+    """The attributes of windows over the last two dimensions of four."""
+    pads = [(0, 0), (0, 0), *((own, own) for own in padding)]
+    return (
+        f"{_padding(pads)}, window_dimensions = {numbers([1, 1, *kernel_size])}, "
+        f"window_strides = {numbers([1, 1, *stride])}"
+    )
+
+
 @writes("pool")
 def _pool(
     w: Writing,
@@ -154,11 +163,7 @@ def _pool(
 ) -> Tensor:
     wide = w.wide(x)
     joined = "sum" if kind == "mean" else kind
-    pads = [(0, 0), (0, 0), *((own, own) for own in padding)]
-    attributes = (
-        f"{_padding(pads)}, window_dimensions = {numbers([1, 1, *kernel_size])}, "
-        f"window_strides = {numbers([1, 1, *stride])}"
-    )
+    attributes = _windows(kernel_size, stride, padding)
     init = w.neutral(joined, wide.word)
     (found,) = w.ops(
         "reduce_window", [wide, init], [(w.types[0][0], wide.word)], attributes, [w.joining(joined, wide.word)]
@@ -179,11 +184,7 @@ def _max_pool_backward(
     padding: Sequence[int] = (0, 0),
 ) -> Tensor:
     wide, source = w.wide(x), w.wide(dy)
-    pads = [(0, 0), (0, 0), *((own, own) for own in padding)]
-    attributes = (
-        f"{_padding(pads)}, window_dimensions = {numbers([1, 1, *kernel_size])}, "
-        f"window_strides = {numbers([1, 1, *stride])}"
-    )
+    attributes = _windows(kernel_size, stride, padding)
     select, _ = w.region([((), wide.word)] * 2, lambda a, b: [w.compare("ge", a, b)])
     zero = w.neutral("sum", wide.word)
     (found,) = w.ops(

@@ -17,6 +17,7 @@ from rlx_mlir.errors import RlxError
 from rlx_mlir.frontends import positions
 from rlx_mlir.frontends.positions import Conditions, Positions
 from rlx_mlir.frontends.tensors import MOST_FOLDED, Tensor, array_of_sizes
+from rlx_mlir.mir import elementwise
 from rlx_mlir.mir.dims import Size, is_never_negative, maximum, minimum
 
 from ..call import Call, element_dtype, is_float, is_long
@@ -254,15 +255,7 @@ def _compare(call: Call) -> Entry | None:
     arrays = _whole_numbers(call)
     if arrays is None:
         return None
-    functions = {
-        "eq": np.equal,
-        "ne": np.not_equal,
-        "lt": np.less,
-        "le": np.less_equal,
-        "gt": np.greater,
-        "ge": np.greater_equal,
-    }
-    return of_array(functions[kind](*arrays))
+    return of_array(elementwise.COMPARISONS[kind](*arrays))
 
 
 @fold("select")
