@@ -134,7 +134,8 @@ class Sampler:
             return np.array([np.argmax(values)], np.int64), np.ones(1)
         ids = _largest(values, self.top_k)
         kept = values[ids].astype(np.float64)
-        weights = np.exp((kept - kept.max()) / self.temperature)
+        with np.errstate(over="ignore", under="ignore"):  # of tiny temperatures: what isn't the largest has weight 0
+            weights = np.exp((kept - kept.max()) / self.temperature)
         probabilities = weights / weights.sum()
         if self.min_p:  # before they are sorted: of a whole vocabulary, few are left
             likely = weights >= self.min_p

@@ -93,16 +93,20 @@ class Piece:
     Attributes:
         index: of the choice.
         text: that came.
-        tokens: of the choice so far.
-        time: when, in seconds of `time.perf_counter`.
+        marks: of each text that this one joins, the tokens of the choice so far, and when it came, in seconds of
+            `time.perf_counter`.
         is_end: whether nothing follows.
     """
 
     index: int
     text: str
-    tokens: int
-    time: float
+    marks: tuple[tuple[int, float], ...]
     is_end: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Of the choice so far."""
+        return self.marks[-1][0]
 
 
 class Work:
@@ -132,10 +136,10 @@ class Work:
         def on_text(text: str) -> None:
             with turn:  # until the request is in the list
                 request = self.requests[index]
-            self._say(Piece(index, text, len(request.ids), time.perf_counter()))
+            self._say(Piece(index, text, ((len(request.ids), time.perf_counter()),)))
 
         def on_done(generation: Generation) -> None:
-            self._say(Piece(index, "", len(generation.ids), time.perf_counter(), is_end=True))
+            self._say(Piece(index, "", ((len(generation.ids), time.perf_counter()),), is_end=True))
 
         with turn:
             request = self._driver.add(prompt, on_text=on_text, on_done=on_done, **options)
@@ -167,7 +171,7 @@ class Work:
             while not self._pieces.empty() and not piece.is_end:
                 following = self._pieces.get_nowait()
                 if following.index == piece.index and not following.is_end:
-                    piece = Piece(piece.index, piece.text + following.text, following.tokens, following.time)
+                    piece = Piece(piece.index, piece.text + following.text, piece.marks + following.marks)
                 else:
                     yield piece
                     piece = following

@@ -213,16 +213,14 @@ class Service:
 
     async def pieces(self, work: Work) -> AsyncIterator[Piece]:
         """What the texts of a request say, as it comes."""
-        before: dict[int, Piece] = {}
+        before: dict[int, tuple[int, float]] = {}
         async for piece in work.pieces():
-            last = before.get(piece.index)
-            if piece.text and last is None:
-                self._first.observe(piece.time - work.began)
-            elif piece.text and last is not None and piece.tokens > last.tokens:
-                count = piece.tokens - last.tokens
-                self._between.observe((piece.time - last.time) / count, count)
-            if piece.text:
-                before[piece.index] = piece
+            for tokens, moment in () if piece.is_end else piece.marks:  # when each text came, not when it was read
+                if (last := before.get(piece.index)) is None:
+                    self._first.observe(moment - work.began)
+                elif (count := tokens - last[0]) > 0:
+                    self._between.observe((moment - last[1]) / count, count)
+                before[piece.index] = tokens, moment
             yield piece
 
     def _note(self, work: Work) -> None:

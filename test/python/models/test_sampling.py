@@ -30,6 +30,13 @@ def test_probabilities_are_the_softmax() -> None:
     np.testing.assert_allclose(probabilities, [0.4, 0.25, 0.2, 0.1, 0.05], rtol=1e-6)
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-30])
+def test_tiny_temperatures(temperature: float) -> None:
+    """The largest alone is left, and nothing is warned of."""
+    _, probabilities = Sampler(temperature=temperature, top_k=0, top_p=1).probabilities(LOGITS)
+    np.testing.assert_array_equal(probabilities, np.eye(len(LOGITS))[0])
+
+
 def test_temperature_comes_first() -> None:
     _, probabilities = Sampler(temperature=0.5, top_k=0, top_p=1).probabilities(LOGITS)
     squares = np.array([0.4, 0.25, 0.2, 0.1, 0.05]) ** 2
