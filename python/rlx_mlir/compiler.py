@@ -135,11 +135,12 @@ def own_operations() -> dict[str, str | None]:
 def _check_module(module: object) -> None:
     from rlx_mlir.hir.module import GraphModule
 
-    if not isinstance(module, GraphModule):
-        raise InputError(
-            f"'module' expects a GraphModule, but got {type(module).__name__}: text becomes one by "
-            "GraphModule.from_text, a model's file an executable by load_model"
-        )
+    if isinstance(module, GraphModule):
+        return
+    advice = "text becomes one by GraphModule.from_text, a model's file an executable by load_model"
+    if isinstance(getattr(module, "module", None), GraphModule):  # what reads models of other frameworks gives such
+        advice = "its compile() binds its parameters, too; its graph is the attribute 'module'"
+    raise InputError(f"'module' expects a GraphModule, but got {type(module).__name__}: {advice}")
 
 
 @located

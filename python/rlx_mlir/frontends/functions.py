@@ -81,6 +81,30 @@ def acos(m: GraphModule, x: Value) -> Value:
     return math.pi / 2 - asin(m, x)
 
 
+def atan2(m: GraphModule, y: Value, x: Value) -> Value:
+    """The angle from -pi to pi of the point (x, y); zeros with a sign and infinities as in C."""
+    across, up = m.abs(x), m.abs(y)
+    endless = m.eq(across, math.inf) & m.eq(up, math.inf)
+    nowhere = m.eq(across, 0.0) & m.eq(up, 0.0)
+    acute = m.where(nowhere, 0.0, m.atan(m.where(endless, 1.0, up) / m.where(endless, 1.0, across)))
+    turned = m.where(is_negative(m, x), math.pi - acute, acute)
+    return m.where(is_negative(m, y), -turned, turned)
+
+
+def is_negative(m: GraphModule, x: Value) -> Value:
+    """Whether numbers have the sign of -1: also -0."""
+    return m.lt(x, 0.0) | m.eq(1.0 / x, -math.inf)
+
+
+def remainder(m: GraphModule, x: Value, y: Value, *, towards_zero: bool) -> Value:
+    """x - q y, with q = x / y rounded towards 0, as C's fmod, or down, as Python's %."""
+    rest = x - (truncated(m, x / y) if towards_zero else floor(m, x / y)) * y
+    # By an infinity, everything is a remainder; of another sign, the one that is rounded down goes on to the infinity.
+    whole = x if towards_zero else m.where(m.lt(x * m.minimum(m.maximum(y, -1.0), 1.0), 0.0), y, x)
+    endless = m.eq(m.abs(y), math.inf) & m.lt(m.abs(x), math.inf)
+    return m.where(endless, whole, rest)
+
+
 # Of floats and integers -----------------------------------------------------------------------------
 
 

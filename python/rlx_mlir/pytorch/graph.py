@@ -13,6 +13,7 @@ import numpy as np
 
 from rlx_mlir.errors import InputError, RlxError, UnsupportedError
 from rlx_mlir.frontends import positions
+from rlx_mlir.frontends.sizes import Sizes
 from rlx_mlir.hir import place
 from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.hir.values import Value
@@ -82,6 +83,7 @@ class Importer:
         self.m = GraphModule.mir(name)
         self.symbols = symbols
         self.node: Any = None
+        self._sizes = Sizes(self.m)
         self._entries: dict[Any, Entry] = {}
         self._unsupported: Counter[tuple[str, str]] = Counter()
         self._first: dict[tuple[str, str], str] = {}
@@ -153,6 +155,12 @@ class Importer:
         """x in a shape, that of the node's result by default."""
         wanted = list(self.shape() if shape is None else shape)
         return x if list(x.shape) == wanted else self.m.reshape(x, wanted)
+
+    def iota(self, shape: Sequence[int | str], axis: int, dtype: str = "i64") -> Value:
+        """0, 1, 2, ... along an axis of a shape, whose sizes needn't be those of a value that is there."""
+        for size in shape:
+            self._sizes.carry(Size.parse(str(size)))
+        return self.m.iota(list(shape), axis, dtype)
 
     def value(self, entry: Entry) -> Entry:
         """An entry as handlers get it: what is known by indices is built."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from rlx_mlir.errors import InputError, UnsupportedError
@@ -20,6 +21,9 @@ _OPERATIONS: dict[str, Callable[..., Size]] = {
     "PythonMod": lambda a, b: a % b,
     "ModularIndexing": lambda a, b, c: (a // b) % c,
 }
+
+#: Numerators and denominators of numbers that sizes are multiplied by.
+_MOST_PARTS = 1 << 16
 
 
 class Symbols:
@@ -58,6 +62,8 @@ class Symbols:
             return Size.of(int(expression))
         if getattr(expression, "is_Symbol", False):
             return Size.of(self.name(str(expression)))
+        if kind in ("TruncToInt", "FloorToInt") and (scaled := self._scaled(expression.args[0])) is not None:
+            return scaled
         parts = [self._of(part) for part in expression.args]
         match kind:
             case "Add":
@@ -81,6 +87,20 @@ class Symbols:
         if kind in _OPERATIONS:
             return _OPERATIONS[kind](*parts)
         raise UnsupportedError(f"a size of '{expression}' isn't made of sums, products, minima and division by numbers")
+
+    def _scaled(self, expression: Any) -> Size | None:
+        """A size times a number such as 1.5, without what is behind the point; None where it isn't that."""
+        factor, size = Fraction(1), Size.of(1)
+        for part in expression.args if type(expression).__name__ == "Mul" else [expression]:
+            if getattr(part, "is_Float", False):
+                factor *= Fraction(float(part))
+            elif type(part).__name__ == "ToFloat":
+                size = size * self._of(part.args[0])
+            else:
+                return None
+        if not 0 < factor.numerator <= _MOST_PARTS or factor.denominator > _MOST_PARTS:
+            return None
+        return size * factor.numerator // factor.denominator
 
 
 def symbol_name(given: object) -> str:

@@ -8,14 +8,16 @@ both are promoted to.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+from rlx_mlir.frontends import functions
+from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.hir.values import Value
 from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
 
 #: Functions of one float that are one of ours: by the operator's name without overload.
 _FUNCTIONS = {
-    "abs": "abs",
     "atan": "atan",
     "cos": "cos",
     "erfc": "erfc",
@@ -73,16 +75,59 @@ def _log1p(im: Importer, x: Value) -> Value:
     return m.where(m.eq(rest, 0.0), x, m.log(w) * exact)
 
 
-@handles("aten.expm1.default")
-def expm1(im: Importer, x: Value) -> Value:
-    """exp(x) - 1, rounded to the precision of the power."""
-    return im.m.exp(im.cast(x, im.dtype())) - 1.0
+def _expm1(m: GraphModule, x: Value) -> Value:
+    return m.exp(x) - 1.0
 
 
-@handles("aten.log2.default")
-def log2(im: Importer, x: Value) -> Value:
-    """log(x) / log(2)"""
-    return im.m.log(im.cast(x, im.dtype())) * (1 / math.log(2))
+#: Functions of one float whose formulas cancel: computed in f64.
+_OF_DOUBLES = {
+    "acos": functions.acos,
+    "acosh": functions.acosh,
+    "asin": functions.asin,
+    "asinh": functions.asinh,
+    "atanh": functions.atanh,
+    "cosh": functions.cosh,
+    "expm1": _expm1,
+    "sinh": functions.sinh,
+}
+
+
+def _of_doubles(function: Callable[[GraphModule, Value], Value]) -> Any:
+    def build(im: Importer, x: Value) -> Value:
+        return im.cast(function(im.m, im.cast(x, "f64")), im.dtype())
+
+    return build
+
+
+for _name, _own in _OF_DOUBLES.items():
+    handles(f"aten.{_name}.default")(_of_doubles(_own))
+
+
+@handles("aten.atan2.default")
+def atan2(im: Importer, y: Value, x: Value) -> Value:
+    """The angle of the point (x, y)."""
+    return im.cast(functions.atan2(im.m, im.cast(y, "f64"), im.cast(x, "f64")), im.dtype())
+
+
+@handles("aten.hypot.default")
+def hypot(im: Importer, x: Value, y: Value) -> Value:
+    """sqrt(x^2 + y^2)"""
+    squares = [each * each for each in (im.cast(x, "f64"), im.cast(y, "f64"))]
+    return im.cast(im.m.sqrt(squares[0] + squares[1]), im.dtype())
+
+
+@handles("aten.copysign.Tensor", "aten.copysign.Scalar")
+def copysign(im: Importer, x: Value, y: Any) -> Value:
+    """|x| with the sign of y."""
+    size, sign_of = im.m.abs(im.cast(x, im.dtype())), im.scalar(y, im.dtype())
+    return im.expanded(im.m.where(functions.is_negative(im.m, sign_of), -size, size))
+
+
+@handles("aten.log2.default", "aten.log10.default")
+def logarithm(im: Importer, x: Value) -> Value:
+    """log(x) / log(base)"""
+    base = 2 if "log2" in str(im.node.target) else 10
+    return im.m.log(im.cast(x, im.dtype())) * (1 / math.log(base))
 
 
 @handles("aten.exp2.default")
@@ -125,7 +170,13 @@ def elu(im: Importer, x: Value, alpha: float = 1, scale: float = 1, input_scale:
     return found if scale == 1 else found * float(scale)
 
 
-@handles("aten.hardtanh.default", "aten.clamp.default")
+@handles(
+    "aten.hardtanh.default",
+    "aten.clamp.default",
+    "aten.clamp.Tensor",
+    "aten.clamp_min.default",
+    "aten.clamp_min.Tensor",
+)
 def clamp(im: Importer, x: Value, low: Any = None, high: Any = None, **named: Any) -> Value:
     """Within bounds, of which one may be missing."""
     low, high = named.get("min", named.get("min_val", low)), named.get("max", named.get("max_val", high))
@@ -135,6 +186,12 @@ def clamp(im: Importer, x: Value, low: Any = None, high: Any = None, **named: An
         if bound is not None:
             found = build(found, im.scalar(bound, dtype))
     return found
+
+
+@handles("aten.clamp_max.default", "aten.clamp_max.Tensor")
+def clamp_max(im: Importer, x: Value, high: Any) -> Value:
+    """At most a bound."""
+    return clamp(im, x, None, high)
 
 
 @handles("aten.hardsigmoid.default")
@@ -157,27 +214,22 @@ def mish(im: Importer, x: Value) -> Value:
 
 @handles("aten.sign.default", "aten.sgn.default")
 def sign(im: Importer, x: Value) -> Value:
-    """-1, 0 or 1."""
-    dtype, zero = im.dtype(), im.scalar(0, im.dtype())
-    return im.cast(im.m.gt(x, zero), dtype) - im.cast(im.m.lt(x, zero), dtype)
+    """-1, 0 or 1; NaN stays."""
+    return functions.sign(im.m, im.cast(x, im.dtype()))
 
 
-@handles("aten.floor.default")
-def floor(im: Importer, x: Value) -> Value:
-    """The largest integer that is at most x: x // 1."""
-    if x.dtype.kind in "iu":
-        return x
-    rounded = im.m.round(x)
-    return rounded - im.cast(im.m.gt(rounded, x), im.dtype())
+@handles("aten.floor.default", "aten.ceil.default", "aten.trunc.default", "aten.fix.default")
+def rounded(im: Importer, x: Value) -> Value:
+    """The next integer below, above, or towards 0."""
+    name = str(im.node.target).split(".")[1]
+    function = {"floor": functions.floor, "ceil": functions.ceil}.get(name, functions.truncated)
+    return x if x.dtype.kind in "iu" else function(im.m, x)
 
 
-@handles("aten.ceil.default")
-def ceil(im: Importer, x: Value) -> Value:
-    """The smallest integer that is at least x."""
-    if x.dtype.kind in "iu":
-        return x
-    rounded = im.m.round(x)
-    return rounded + im.cast(im.m.lt(rounded, x), im.dtype())
+@handles("aten.frac.default")
+def frac(im: Importer, x: Value) -> Value:
+    """What is left of x where it is rounded towards 0."""
+    return x - functions.truncated(im.m, x)
 
 
 # -- of two operands ---------------------------------------------------------------------------------------------------
@@ -227,9 +279,8 @@ def div(im: Importer, x: Any, y: Any, *, rounding_mode: str | None = None) -> Va
     if is_integer:
         return im.m.floor_div(left, right) if rounding_mode == "floor" else im.m.trunc_div(left, right)
     if rounding_mode == "floor":
-        return floor(im, left / right)
-    quotient = left / right
-    return im.m.where(im.m.lt(quotient, 0.0), ceil(im, quotient), floor(im, quotient))
+        return functions.floor(im.m, left / right)
+    return functions.truncated(im.m, left / right)
 
 
 @handles("aten.floor_divide.default")
@@ -241,8 +292,21 @@ def floor_divide(im: Importer, x: Any, y: Any) -> Value:
 @handles("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
 def remainder(im: Importer, x: Any, y: Any) -> Value:
     """x - y floor(x / y)"""
+    return _remainder(im, x, y, towards_zero=False)
+
+
+@handles("aten.fmod.Tensor", "aten.fmod.Scalar")
+def fmod(im: Importer, x: Any, y: Any) -> Value:
+    """x - y trunc(x / y)"""
+    return _remainder(im, x, y, towards_zero=True)
+
+
+def _remainder(im: Importer, x: Any, y: Any, *, towards_zero: bool) -> Value:
     left, right = _operands(im, x, y)
-    return im.m.floor_rem(left, right) if im.dtype()[0] in "iu" else left - right * floor(im, left / right)
+    if im.dtype()[0] in "iu":
+        return im.m.trunc_rem(left, right) if towards_zero else im.m.floor_rem(left, right)
+    found = functions.remainder(im.m, im.cast(left, "f64"), im.cast(right, "f64"), towards_zero=towards_zero)
+    return im.cast(found, im.dtype())
 
 
 @handles("aten.maximum.default")
@@ -285,6 +349,11 @@ def addcmul(im: Importer, x: Value, a: Value, b: Value, *, value: Any = 1) -> Va
     return x + (product if value == 1 else product * im.scalar(value, im.dtype()))
 
 
+def _overloads(name: str) -> list[str]:
+    """The overloads of an operator of two operands, one of which may be a number."""
+    return [f"{name}.{each}" for each in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")]
+
+
 # -- conditions --------------------------------------------------------------------------------------------------------
 
 
@@ -322,6 +391,18 @@ def bitwise_xor(im: Importer, x: Any, y: Any) -> Value:
     return im.m.bitwise_xor(*_operands(im, x, y))
 
 
+@handles("aten.__lshift__.Tensor", "aten.__lshift__.Scalar", *_overloads("aten.bitwise_left_shift"))
+def shift_left(im: Importer, x: Any, y: Any) -> Value:
+    """x 2^y"""
+    return functions.shifted_left(im.m, *_operands(im, x, y))
+
+
+@handles("aten.__rshift__.Tensor", "aten.__rshift__.Scalar", *_overloads("aten.bitwise_right_shift"))
+def shift_right(im: Importer, x: Any, y: Any) -> Value:
+    """floor(x / 2^y)"""
+    return functions.shifted_right(im.m, *_operands(im, x, y))
+
+
 @handles("aten.bitwise_not.default")
 def bitwise_not(im: Importer, x: Value) -> Value:
     """The other bits, or truths."""
@@ -338,6 +419,12 @@ def logical_and(im: Importer, x: Value, y: Value) -> Value:
 def logical_or(im: Importer, x: Value, y: Value) -> Value:
     """Whether one isn't 0."""
     return im.m.bitwise_or(im.cast(x, "i1"), im.cast(y, "i1"))
+
+
+@handles("aten.logical_xor.default")
+def logical_xor(im: Importer, x: Value, y: Value) -> Value:
+    """Whether one of them is 0, and the other isn't."""
+    return im.m.bitwise_xor(im.cast(x, "i1"), im.cast(y, "i1"))
 
 
 @handles("aten.logical_not.default")
@@ -410,8 +497,9 @@ def copy(im: Importer, x: Value, source: Value, non_blocking: bool = False) -> V
 
 @handles("operator.getitem")
 def getitem(im: Importer, values: Any, number: Any) -> Any:
-    """One of several results."""
+    """One of several results; some are built where they are asked for."""
     found = values[static(number, "a number of a result")]
+    found = found() if callable(found) else found
     if found is None:
         raise Unhandled(f"result {number} of {im.node.args[0].target}")
     return found

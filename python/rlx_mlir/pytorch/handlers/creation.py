@@ -63,7 +63,7 @@ def arange(im: Importer, *bounds: Any, **_: Any) -> Value:
     """start, start + step, … of floats; those of integers are known by their indices."""
     start, step = bounds_of(bounds)
     dtype = im.dtype()
-    counted = im.m.cast(im.m.iota(im.shape(), 0, "i64"), dtype)
+    counted = im.m.cast(im.iota(im.shape(), 0, "i64"), dtype)
     return counted * im.scalar(step, dtype) + im.scalar(start, dtype)
 
 
@@ -71,7 +71,7 @@ def arange(im: Importer, *bounds: Any, **_: Any) -> Value:
 def triangle(im: Importer, x: Value, diagonal: int = 0) -> Value:
     """x with zeros above, or below, a diagonal of the last two dimensions."""
     m, (rows, columns) = im.m, im.shape()[-2:]
-    row, column = m.iota([rows, 1], 0, "i64"), m.iota([1, columns], 1, "i64")
+    row, column = im.iota([rows, 1], 0, "i64"), im.iota([1, columns], 1, "i64")
     shifted = row if not diagonal else row + int(diagonal)
     kept = m.le(column, shifted) if "tril" in str(im.node.target) else m.ge(column, shifted)
     return im.expanded(m.where(kept, x, m.constant(np.zeros((), DTYPES[im.dtype()]))))

@@ -11,7 +11,7 @@ import numpy as np
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir.values import Value
 from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
-from rlx_mlir.pytorch.handlers.images import _numbers, _of_images
+from rlx_mlir.pytorch.handlers.images import images_of, numbers
 
 
 @handles("aten.threshold_backward.default")
@@ -67,12 +67,12 @@ def convolution_backward(
         raise Unhandled("of transposed convolutions, or such of three dimensions")
     fill = [[0], [1]] if rank == 1 else [[], []]
     options: dict[str, Any] = {
-        "stride": [*fill[1], *_numbers(stride, rank)],
-        "padding": [*fill[0], *_numbers(padding, rank)],
-        "dilation": [*fill[1], *_numbers(dilation, rank)],
+        "stride": [*fill[1], *numbers(stride, rank)],
+        "padding": [*fill[0], *numbers(padding, rank)],
+        "dilation": [*fill[1], *numbers(dilation, rank)],
         "groups": groups,
     }
-    images = [_of_images(each, im) for each in (dy, x, weight)]
+    images = [images_of(each, im) for each in (dy, x, weight)]
     by_x = by_weight = by_bias = None
     if wanted[0]:
         by_x = im.reshaped(im.m.conv2d_backward_input(images[0], images[2], images[1], **options), list(x.shape))
@@ -83,3 +83,56 @@ def convolution_backward(
     if wanted[2]:
         by_bias = im.m.sum(dy, [0, *range(2, dy.ndim)])
     return by_x, by_weight, by_bias
+
+
+@handles("aten.native_layer_norm_backward.default")
+def layer_norm_backward(
+    im: Importer,
+    dy: Value,
+    x: Value,
+    shape: Sequence[Any],
+    mean: Value,
+    scale: Value,
+    weight: Value | None,
+    bias: Value | None,
+    wanted: Sequence[bool],
+) -> Any:
+    """By x, the weight and the bias: scale (g - mean(g) - h mean(g h)), with h = (x - mean) scale and g = dy weight."""
+    m = im.m
+    inner, outer = list(range(x.ndim - len(shape), x.ndim)), list(range(x.ndim - len(shape)))
+    h = (x - mean) * scale
+    by_x = None
+    if wanted[0]:
+        g = dy if weight is None else dy * weight
+        by_x = (g - m.mean(g, inner, keep_dims=True) - h * m.mean(g * h, inner, keep_dims=True)) * scale
+    by_weight = m.sum(dy * h, outer) if wanted[1] else None
+    return by_x, by_weight, m.sum(dy, outer) if wanted[2] else None
+
+
+@handles("aten.native_group_norm_backward.default")
+def group_norm_backward(
+    im: Importer,
+    dy: Value,
+    x: Value,
+    mean: Value,
+    scale: Value,
+    weight: Value | None,
+    n: Any,
+    c: Any,
+    hw: Any,
+    groups: int,
+    wanted: Sequence[bool],
+) -> Any:
+    """See `layer_norm_backward`, of each group of channels."""
+    m, shape = im.m, list(x.shape)
+    apart = [shape[0], groups, static(c, "a number of channels") // groups, -1]
+    own = [shape[0], groups, 1, 1]
+    h = (m.reshape(x, apart) - m.reshape(mean, own)) * m.reshape(scale, own)
+    d = m.reshape(dy, apart)
+    by_x = None
+    if wanted[0]:
+        g = d if weight is None else d * m.reshape(weight, [1, groups, -1, 1])
+        centred = g - m.mean(g, [2, 3], keep_dims=True) - h * m.mean(g * h, [2, 3], keep_dims=True)
+        by_x = m.reshape(centred * m.reshape(scale, own), shape)
+    by_weight = m.reshape(m.sum(d * h, [0, 3]), [-1]) if wanted[1] else None
+    return by_x, by_weight, m.reshape(m.sum(d, [0, 3]), [-1]) if wanted[2] else None

@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operators on images and sequences of channels: convolutions, pools, resizing."""
+"""Operators that slide kernels over sequences, images and volumes of channels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from rlx_mlir.frontends import positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, operator_name, static
 
 
-def _numbers(given: Any, count: int) -> list[int]:
+def numbers(given: Any, count: int) -> list[int]:
     """One number for each dimension of an image."""
     listed = list(given) if isinstance(given, Sequence) else [given]
-    numbers = [static(each, "an argument") for each in listed]
-    return numbers * count if len(numbers) == 1 else numbers
+    found = [static(each, "an argument") for each in listed]
+    return found * count if len(found) == 1 else found
 
 
-def _of_images(x: Value, im: Importer) -> Value:
+def images_of(x: Value, im: Importer) -> Value:
     """Sequences of channels [N, C, L] as images [N, C, 1, L]."""
     return im.m.reshape(x, [*x.shape[:2], 1, x.shape[2]]) if x.ndim == 3 else x
 
 
-@handles("aten.conv2d.default", "aten.conv1d.default")
+@handles("aten.conv2d.default", "aten.conv1d.default", "aten.conv3d.default")
 def conv(
     im: Importer,
     x: Value,
@@ -38,7 +41,7 @@ def conv(
     return _conv(im, x, weight, bias, stride, padding, dilation, groups)
 
 
-@handles("aten.conv2d.padding", "aten.conv1d.padding")
+@handles("aten.conv2d.padding", "aten.conv1d.padding", "aten.conv3d.padding")
 def conv_padded(
     im: Importer,
     x: Value,
@@ -52,11 +55,24 @@ def conv_padded(
     """With as much padding as the result needs to be as large, or none."""
     if padding == "valid":
         return _conv(im, x, weight, bias, stride, 0, dilation, groups)
-    rank = x.ndim - 2
-    widths = [(int(size) - 1) * step for size, step in zip(weight.shape[2:], _numbers(dilation, rank), strict=True)]
-    if any(width % 2 for width in widths):
-        raise Unhandled("padding that differs between sides")
+    rank = weight.ndim - 2
+    widths = [(int(size) - 1) * step for size, step in zip(weight.shape[2:], numbers(dilation, rank), strict=True)]
+    x = padded(im, x, [(0, width % 2) for width in widths], 0)  # where sides differ, there is more after
     return _conv(im, x, weight, bias, stride, [width // 2 for width in widths], dilation, groups)
+
+
+def padded(im: Importer, x: Value, widths: Sequence[tuple[int, int]], fill: Any) -> Value:
+    """x with one number before and after its last dimensions."""
+    for number, (before, after) in enumerate(widths):
+        axis = x.ndim - len(widths) + number
+        parts = [x]
+        for width, at in ((before, 0), (after, len(parts) + (before > 0))):
+            if width:
+                shape = [width if dim == axis else size for dim, size in enumerate(x.shape)]
+                block = im.m.constant(np.full([1] * x.ndim, fill).astype(x.dtype))
+                parts.insert(at, im.m.expand(block, shape))
+        x = im.m.concat(parts, axis) if len(parts) > 1 else x
+    return x
 
 
 @handles("aten.convolution.default")
@@ -78,14 +94,6 @@ def convolution(
     return _conv_transpose(im, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-def _rank(x: Value, weight: Value) -> int:
-    """Dimensions of the images of a convolution; raises Unhandled for what isn't implemented."""
-    rank = weight.ndim - 2
-    if rank not in (1, 2) or x.ndim != weight.ndim:
-        raise Unhandled(f"of {rank} dimensions" if rank not in (1, 2) else "without a batch")
-    return rank
-
-
 def _conv(
     im: Importer,
     x: Value,
@@ -96,18 +104,49 @@ def _conv(
     dilation: Any,
     groups: int,
 ) -> Value:
-    rank = _rank(x, weight)
-    fill = [[0], [1]] if rank == 1 else [[], []]  # of the height that sequences don't have
+    rank = weight.ndim - 2
     wanted = im.node.meta["val"]
+    shape = im.shape(wanted[0] if isinstance(wanted, tuple) else wanted)
+    x = im.m.reshape(x, [1, *x.shape]) if x.ndim == rank + 1 else x
+    steps, pads, apart = numbers(stride, rank), numbers(padding, rank), numbers(dilation, rank)
+    if rank == 3:
+        return im.reshaped(_with_bias(im, _volumes(im, x, weight, steps, pads, apart, groups), bias), shape)
+    fill = [[0], [1]] if rank == 1 else [[], []]  # of the height that sequences don't have
     found = im.m.conv2d(
-        _of_images(x, im),
-        _of_images(weight, im),
-        stride=[*fill[1], *_numbers(stride, rank)],
-        padding=[*fill[0], *_numbers(padding, rank)],
-        dilation=[*fill[1], *_numbers(dilation, rank)],
+        images_of(x, im),
+        images_of(weight, im),
+        stride=[*fill[1], *steps],
+        padding=[*fill[0], *pads],
+        dilation=[*fill[1], *apart],
         groups=groups,
     )
-    return im.reshaped(_with_bias(im, found, bias), im.shape(wanted[0] if isinstance(wanted, tuple) else wanted))
+    return im.reshaped(_with_bias(im, found, bias), shape)
+
+
+def _volumes(
+    im: Importer, x: Value, weight: Value, stride: list[int], padding: list[int], dilation: list[int], groups: int
+) -> Value:
+    """A convolution of three dimensions, as the sum of those of its kernel's planes."""
+    m = im.m
+    x = padded(im, x, [(padding[0], padding[0]), (0, 0), (0, 0)], 0)
+    n, channels, depth, *plane = x.shape
+    size = Size.parse(str(depth)) - (int(weight.shape[2]) - 1) * dilation[0] - 1
+    count = size // stride[0]
+    total: Value | None = None
+    for number in range(int(weight.shape[2])):
+        start = number * dilation[0]
+        stop = count * stride[0] + start + 1
+        part = m.slice(x, 2, start, stop if stop.constant is None else stop.constant, stride[0])
+        images = m.reshape(m.transpose(part, [0, 2, 1, 3, 4]), [-1, channels, *plane])
+        kernel = m.reshape(m.narrow(weight, 2, number, 1), [*weight.shape[:2], *weight.shape[3:]])
+        own = m.conv2d(images, kernel, stride=stride[1:], padding=padding[1:], dilation=dilation[1:], groups=groups)
+        total = own if total is None else total + own
+    assert total is not None
+    return m.transpose(m.reshape(total, [n, positions.words([count + 1])[0], *total.shape[1:]]), [0, 2, 1, 3, 4])
+
+
+#: Convolutions whose weights take what follows channel by channel.
+_SCALED = ("aten.conv2d.default", "aten.conv1d.default", "aten.conv3d.default")
 
 
 def scaled_convolution(im: Importer, node: Any, factor: Value, shift: Value) -> Value | None:
@@ -116,7 +155,7 @@ def scaled_convolution(im: Importer, node: Any, factor: Value, shift: Value) -> 
     Args:
         node: what makes conv(x); None is given where it is no convolution, or has other readers.
     """
-    if operator_name(node.target) not in ("aten.conv2d.default", "aten.conv1d.default") or len(node.users) > 1:
+    if operator_name(node.target) not in _SCALED or len(node.users) > 1:
         return None
     given: list[Any] = list(im.value(im.arguments(node.args)))
     given += [None, 1, 0, 1, 1][len(given) - 2 :]  # what is left out
@@ -127,7 +166,7 @@ def scaled_convolution(im: Importer, node: Any, factor: Value, shift: Value) -> 
 
 
 def _with_bias(im: Importer, x: Value, bias: Value | None) -> Value:
-    return x if bias is None else x + im.m.reshape(bias, [-1, 1, 1])
+    return x if bias is None else x + im.m.reshape(bias, [-1, *[1] * (x.ndim - 2)])
 
 
 @handles("aten.conv_transpose2d.input", "aten.conv_transpose1d.default")
@@ -157,102 +196,18 @@ def _conv_transpose(
     groups: int,
     dilation: Any,
 ) -> Value:
-    rank = _rank(x, weight)
+    rank = weight.ndim - 2
+    if rank not in (1, 2):
+        raise Unhandled(f"the other direction, of {rank} dimensions")
+    x = im.m.reshape(x, [1, *x.shape]) if x.ndim == rank + 1 else x
     fill = [[0], [1]] if rank == 1 else [[], []]
     found = im.m.conv_transpose2d(
-        _of_images(x, im),
-        _of_images(weight, im),
-        stride=[*fill[1], *_numbers(stride, rank)],
-        padding=[*fill[0], *_numbers(padding, rank)],
-        output_padding=[*fill[0], *_numbers(output_padding, rank)],
-        dilation=[*fill[1], *_numbers(dilation, rank)],
+        images_of(x, im),
+        images_of(weight, im),
+        stride=[*fill[1], *numbers(stride, rank)],
+        padding=[*fill[0], *numbers(padding, rank)],
+        output_padding=[*fill[0], *numbers(output_padding, rank)],
+        dilation=[*fill[1], *numbers(dilation, rank)],
         groups=groups,
     )
     return im.reshaped(_with_bias(im, found, bias))
-
-
-# -- pools -------------------------------------------------------------------------------------------------------------
-
-
-def _pooled(
-    im: Importer, x: Value, kind: str, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, wanted: Any
-) -> Value:
-    rank = 2 if x.ndim == 4 else 1
-    sizes = _numbers(kernel, rank)
-    steps = _numbers(stride, rank) if not isinstance(stride, Sequence) or stride else sizes
-    fill = [[0], [1]] if rank == 1 else [[], []]
-    found = im.m.pool(
-        _of_images(x, im),
-        kind,
-        [*fill[1], *sizes],
-        stride=[*fill[1], *steps],
-        padding=[*fill[0], *_numbers(padding, rank)],
-    )
-    if ceil_mode and list(found.shape)[-rank:] != im.shape(wanted)[-rank:]:
-        raise Unhandled("windows that begin inside and end outside")
-    return im.reshaped(found, im.shape(wanted))
-
-
-@handles("aten.max_pool2d.default", "aten.max_pool1d.default")
-def max_pool(
-    im: Importer, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Value:
-    """The largest of each window."""
-    if any(step != 1 for step in _numbers(dilation, 1)):
-        raise Unhandled("dilation")
-    return _pooled(im, x, "max", kernel, stride, padding, ceil_mode, im.node.meta["val"])
-
-
-@handles("aten.max_pool2d_with_indices.default")
-def max_pool_with_indices(
-    im: Importer, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Any:
-    """The largest of each window; where it is isn't there."""
-    if any(step != 1 for step in _numbers(dilation, 1)):
-        raise Unhandled("dilation")
-    return _pooled(im, x, "max", kernel, stride, padding, ceil_mode, im.node.meta["val"][0]), None
-
-
-@handles("aten.avg_pool2d.default", "aten.avg_pool1d.default")
-def avg_pool(
-    im: Importer,
-    x: Value,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Value:
-    """The mean of each window."""
-    is_padded = any(_numbers(padding, 1))
-    if divisor_override is not None or (is_padded and not count_include_pad):
-        raise Unhandled("a divisor that isn't the size of the window")
-    return _pooled(im, x, "mean", kernel, stride, padding, ceil_mode, im.node.meta["val"])
-
-
-@handles("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default", "aten.adaptive_avg_pool1d.default")
-def adaptive_avg_pool(im: Importer, x: Value, sizes: Any) -> Value:
-    """The mean over as many windows as are wanted: one, or such that divide the image."""
-    rank = x.ndim - 2
-    wanted = _numbers(sizes, rank)
-    if all(size == 1 for size in wanted):
-        return im.m.mean(x, list(range(2, x.ndim)), keep_dims=True)
-    own = [static(Size.parse(str(size)), "an image's size") for size in x.shape[2:]]
-    if any(size % count for size, count in zip(own, wanted, strict=True)):
-        raise Unhandled("windows of several sizes")
-    steps = [size // count for size, count in zip(own, wanted, strict=True)]
-    return _pooled(im, x, "mean", steps, steps, 0, False, im.node.meta["val"])
-
-
-@handles("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
-def upsample_nearest(im: Importer, x: Value, *_: Any) -> Value:
-    """Each pixel several times, by whole numbers."""
-    m, shape = im.m, list(x.shape)
-    own, wanted = (im.sizes(im.node.args[0].meta["val"])[2:], im.sizes()[2:])
-    times = [large.divided_by(small) for large, small in zip(wanted, own, strict=True)]
-    if any(each is None or each.constant is None for each in times):
-        raise Unhandled("by what is no whole number")
-    rows, columns = (each.constant for each in times if each is not None)
-    apart = m.reshape(x, [*shape[:2], shape[2], 1, shape[3], 1])
-    return im.reshaped(m.expand(apart, [*shape[:2], shape[2], rows or 1, shape[3], columns or 1]))

@@ -136,7 +136,11 @@ def fused_rms_norm(im: Importer, x: Value, shape: Sequence[Any], weight: Any, ep
     return found, m.rsqrt(m.mean(x * x, axes, keep_dims=True) + eps)
 
 
-@handles("aten._native_batch_norm_legit_no_training.default", "aten.batch_norm.default")
+@handles(
+    "aten._native_batch_norm_legit_no_training.default",
+    "aten._native_batch_norm_legit.default",
+    "aten.batch_norm.default",
+)
 def batch_norm(im: Importer, x: Value, weight: Any, bias: Any, mean: Value, variance: Value, *rest: Any) -> Any:
     """(x - mean) / sqrt(variance + eps) weight + bias, channel by channel, by what was seen in training.
 
@@ -144,9 +148,9 @@ def batch_norm(im: Importer, x: Value, weight: Any, bias: Any, mean: Value, vari
     convolution that nothing else reads, its weights take them.
     """
     is_plain = "batch_norm.default" in str(im.node.target)
-    if is_plain and rest[0]:
-        raise Unhandled("batch statistics of training")
-    eps = rest[2] if is_plain else rest[1]
+    if len(rest) > 2 and rest[0]:
+        raise Unhandled("running statistics that training writes to")
+    eps = rest[2] if len(rest) > 2 else rest[1]
     m, channels = im.m, [-1, *[1] * (x.ndim - 2)]
     # By operations that are done once where all are parameters.
     factor = (1.0 if weight is None else weight) / m.sqrt(variance + float(eps))
@@ -157,12 +161,69 @@ def batch_norm(im: Importer, x: Value, weight: Any, bias: Any, mean: Value, vari
     return found if is_plain else (found, None, None)
 
 
+def _batch_norm(im: Importer, x: Value, weight: Any, bias: Any, eps: float) -> tuple[Value, Value, Value, Value]:
+    """x normalised by statistics of the batch, and by channel the mean, the variance, and 1 / deviation."""
+    m, axes = im.m, [at for at in range(x.ndim) if at != 1]
+    mean = m.mean(x, axes, keep_dims=True)
+    centred = x - mean
+    variance = m.mean(centred * centred, axes, keep_dims=True)
+    scale = m.rsqrt(variance + float(eps))
+    found, channels = centred * scale, [-1, *[1] * (x.ndim - 2)]
+    found = found if weight is None else found * m.reshape(weight, channels)
+    found = found if bias is None else found + m.reshape(bias, channels)
+    return found, m.reshape(mean, [-1]), m.reshape(variance, [-1]), m.reshape(scale, [-1])
+
+
+@handles("aten._native_batch_norm_legit.no_stats")
+def batch_statistics(
+    im: Importer, x: Value, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """(x - mean) / sqrt(variance + eps) weight + bias by statistics of the batch; these, as mean and 1 / deviation."""
+    found, mean, _, scale = _batch_norm(im, x, weight, bias, eps)
+    return found, mean, scale
+
+
+@handles("aten._native_batch_norm_legit_functional.default")
+def batch_norm_of_training(
+    im: Importer,
+    x: Value,
+    weight: Any,
+    bias: Any,
+    mean: Value,
+    variance: Value,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """See `batch_statistics`; and the running statistics with their part of these, the variance by one element less."""
+    if not training:
+        raise Unhandled("without training")
+    found, own_mean, own_variance, scale = _batch_norm(im, x, weight, bias, eps)
+    count = Size.of(1)
+    for axis, size in enumerate(x.shape):
+        count = count * (Size.parse(str(size)) if axis != 1 else 1)
+    elements = im.scalar(count, im.dtype(im.node.meta["val"][0]))
+    unbiased = own_variance * (elements / (elements - 1.0))
+    old, new = 1.0 - float(momentum), float(momentum)
+    return found, own_mean, scale, mean * old + own_mean * new, variance * old + unbiased * new
+
+
 @handles("aten.native_group_norm.default")
 def native_group_norm(
     im: Importer, x: Value, weight: Any, bias: Any, n: Any, c: Any, hw: Any, groups: int, eps: float
 ) -> Any:
-    """See `group_norm`; mean and deviation aren't there."""
-    return _group_norm(im, x, groups, weight, bias, eps), None, None
+    """See `group_norm`; mean and 1 / deviation [N, groups] are built where something reads them."""
+    m = im.m
+
+    def statistics() -> tuple[Value, Value]:
+        rows = m.reshape(x, [x.shape[0], groups, -1])
+        mean = m.mean(rows, [2], keep_dims=True)
+        centred = rows - mean
+        scale = m.rsqrt(m.mean(centred * centred, [2]) + float(eps))
+        return m.reshape(mean, [x.shape[0], groups]), scale
+
+    found = _group_norm(im, x, groups, weight, bias, eps)
+    return found, lambda: statistics()[0], lambda: statistics()[1]
 
 
 @handles("aten.group_norm.default")
@@ -175,8 +236,10 @@ def group_norm(
 
 def _group_norm(im: Importer, x: Value, groups: int, weight: Any, bias: Any, eps: float) -> Value:
     m, shape = im.m, list(x.shape)
-    if weight is None or bias is None:
-        raise Unhandled("without weight and bias")
+    channels = int(shape[1])
+    weight, bias = (
+        m.constant(np.full(channels, value, x.dtype)) if own is None else own for own, value in ((weight, 1), (bias, 0))
+    )
     image = x if x.ndim == 4 else m.reshape(x, [*shape[:2], 1, -1])
     return im.reshaped(m.group_norm(image, weight, bias, num_groups=groups, eps=eps), shape)
 
@@ -240,7 +303,7 @@ def attention(
     """softmax(scale q k^T + mask) v, of [..., S, E]; with `is_causal` the first query stands at the first key."""
     if is_causal:
         if q.shape[-2] != k.shape[-2]:
-            rows, columns = im.m.iota([q.shape[-2], 1], 0, "i64"), im.m.iota([1, k.shape[-2]], 1, "i64")
+            rows, columns = im.iota([q.shape[-2], 1], 0, "i64"), im.iota([1, k.shape[-2]], 1, "i64")
             return _attention(im, q, k, v, im.m.le(columns, rows), "custom", dropout_p, **options)
         return _attention(im, q, k, v, None, "causal", dropout_p, **options)
     if mask is None:

@@ -9,7 +9,7 @@ from typing import Any
 from rlx_mlir.frontends import positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
+from rlx_mlir.pytorch.graph import Importer, handles
 
 
 def _axes(x: Value, dims: Any) -> list[int]:
@@ -90,7 +90,7 @@ def _place(im: Importer, x: Value, dim: int, keepdim: bool, *, largest: bool, dt
     found = m.eq(x, best)
     if x.dtype.kind not in "iub":
         found = m.bitwise_or(found, m.ne(x, x))
-    counter = m.iota([size if at == axis else 1 for at, size in enumerate(x.shape)], axis, "i64")
+    counter = im.iota([size if at == axis else 1 for at, size in enumerate(x.shape)], axis, "i64")
     end = positions.first(m, Size.parse(str(x.shape[axis])), 0, "i64")
     return im.cast(m.min(m.where(found, counter, end), [axis], keep_dims=keepdim), dtype)
 
@@ -100,15 +100,6 @@ def cumsum(im: Importer, x: Value, dim: int, **_: Any) -> Value:
     """Running sums; of truths, how many."""
     own = im.cast(x, im.dtype())
     return im.m.cumsum(own, dim % x.ndim) if x.ndim else own
-
-
-@handles("aten.topk.default")
-def topk(im: Importer, x: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """The largest elements along the last dimension, and where they are."""
-    if dim % x.ndim != x.ndim - 1 or not largest:
-        raise Unhandled("the smallest, or along another dimension than the last")
-    values, indices = im.m.top_k(x, static(k, "a count"))
-    return values, im.m.cast(indices, "i64")
 
 
 @handles("aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default")
@@ -133,10 +124,15 @@ def log_softmax(im: Importer, x: Value, dim: int, *_: Any) -> Value:
 
 @handles("aten.linalg_vector_norm.default")
 def vector_norm(im: Importer, x: Value, order: float = 2, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
-    """The root of the sum of squares, the sum of magnitudes, or the largest of them."""
+    """sum(|x|^p)^(1 / p); for p = 0 how many aren't 0, for infinities the largest and the smallest magnitude."""
     own = im.cast(x, im.dtype())
     if order == 2:
         return im.m.sqrt(_reduced(im, "sum", own * own, dims, keepdim))
-    if order in (1, float("inf")):
-        return _reduced(im, "sum" if order == 1 else "max", im.m.abs(own), dims, keepdim)
-    raise Unhandled(f"of order {order}")
+    size = im.m.abs(own)
+    if order in (float("inf"), float("-inf")):
+        return _reduced(im, "max" if order > 0 else "min", size, dims, keepdim)
+    if order == 0:
+        return _reduced(im, "sum", im.cast(im.m.ne(size, 0.0), im.dtype()), dims, keepdim)
+    if order == 1:
+        return _reduced(im, "sum", size, dims, keepdim)
+    return im.m.pow(_reduced(im, "sum", im.m.pow(size, float(order)), dims, keepdim), 1.0 / float(order))

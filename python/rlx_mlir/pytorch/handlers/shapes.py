@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.frontends import positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
@@ -79,6 +77,11 @@ def _sliced(im: Importer, x: Value, dim: int, start: Any, end: Any, step: int, s
     if isinstance(stop, int) and stop > 2**62:
         stop = None
     return im.m.slice(x, axis, begin, stop, step, length=length)
+
+
+def size_of(given: int | str) -> Size:
+    """A dimension of a shape as a size."""
+    return Size.parse(str(given))
 
 
 def _number(bound: Any) -> Any:
@@ -181,74 +184,6 @@ def roll(im: Importer, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()
     return x
 
 
-# -- lookups -----------------------------------------------------------------------------------------------------------
-
-
-@handles("aten.embedding.default")
-def embedding(im: Importer, table: Value, indices: Value, *_: Any, **__: Any) -> Value:
-    """Rows of a table."""
-    return im.m.gather(table, indices)
-
-
-@handles("aten.index_select.default")
-def index_select(im: Importer, x: Value, dim: int, indices: Value) -> Value:
-    """Elements along a dimension."""
-    return im.m.gather(x, _counted(im, indices, x.shape[dim % x.ndim]), dim % x.ndim)
-
-
-def _counted(im: Importer, indices: Value, size: int | str) -> Value:
-    """Indices from the front, of such that may count from the end."""
-    zero = im.m.constant(indices.dtype.type(0))
-    length: Any = size if isinstance(size, int) else positions.first(im.m, Size.parse(size), 0, im_word(indices))
-    return im.m.where(im.m.lt(indices, zero), indices + length, indices)
-
-
-def im_word(x: Value) -> str:
-    """The word of a value's element type."""
-    return next(word for word, dtype in DTYPES.items() if dtype == x.dtype)
-
-
-@handles("aten.gather.default")
-def gather(im: Importer, x: Value, dim: int, indices: Value, **_: Any) -> Value:
-    """x[..., indices[..., i, ...], ...]: all dimensions but one are those of the indices."""
-    axis = dim % x.ndim
-    own, wanted = list(x.shape), list(indices.shape)
-    if any(a != b for at, (a, b) in enumerate(zip(own, wanted, strict=True)) if at != axis):
-        raise Unhandled(f"indices {wanted} of a tensor {own}")
-    if axis == x.ndim - 1:
-        return im.m.gather(x, indices, axis, batch_dims=axis)
-    order = [at for at in range(x.ndim) if at != axis] + [axis]
-    moved = im.m.gather(
-        im.m.transpose(x, order), im.m.transpose(indices, order), axis=x.ndim - 1, batch_dims=x.ndim - 1
-    )
-    return im.m.transpose(moved, [order.index(at) for at in range(x.ndim)])
-
-
-@handles("aten.index.Tensor", "aten._unsafe_index.Tensor")
-def index(im: Importer, x: Value, indices: Sequence[Value | None]) -> Value:
-    """x at indices of leading dimensions, or of some that follow each other, which broadcast."""
-    m = im.m
-    given = [dim for dim, own in enumerate(indices) if own is not None]
-    if given != list(range(given[0], given[-1] + 1)):
-        raise Unhandled("indices of dimensions that aren't next to each other")
-    if indices[given[0]].dtype.kind == "b":  # type: ignore[union-attr]
-        raise Unhandled("a mask as an index: its result has a size that depends on values")
-    first, count = given[0], len(given)
-    sizes = list(x.shape[first : first + count])
-    at: Value | None = None
-    for dim, size in zip(given, sizes, strict=True):
-        own = _counted(im, im.cast(indices[dim], "i64"), size)  # type: ignore[arg-type]
-        if at is not None:
-            length: Any = size if isinstance(size, int) else positions.first(m, Size.parse(size), 0, "i64")
-            at = at * length
-        at = own if at is None else at + own
-    assert at is not None
-    if count > 1:
-        flat = math.prod(sizes) if all(isinstance(size, int) for size in sizes) else -1
-        x = m.reshape(x, [*x.shape[:first], flat, *x.shape[first + count :]])
-    return im.expanded(m.gather(x, at, first))
-
-
 @handles("aten.slice_scatter.default")
 def slice_scatter(
     im: Importer, x: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
@@ -275,30 +210,6 @@ def select_scatter(im: Importer, x: Value, source: Value, dim: int, index: Any) 
     return im.m.concat([*parts, one, im.m.slice(x, axis, at + 1, None)], axis)
 
 
-@handles("aten.constant_pad_nd.default", "aten.pad.default")
-def pad(im: Importer, x: Value, widths: Sequence[Any], *rest: Any, **_: Any) -> Value:
-    """x with a number around it, or with less at a border where a width is negative."""
-    value = rest[-1] if rest and not isinstance(rest[-1], str) and rest[-1] is not None else 0.0
-    if isinstance(rest[0] if rest else None, str) and rest[0] != "constant":
-        raise Unhandled(f"padding by '{rest[0]}'")
-    for number in range(len(widths) // 2):
-        axis = x.ndim - 1 - number
-        low, high = static(widths[2 * number], "padding"), static(widths[2 * number + 1], "padding")
-        if low < 0 or high < 0:
-            x = im.m.slice(x, axis, -low if low < 0 else None, high if high < 0 else None)
-        parts = [_border(im, x, axis, low, value), x, _border(im, x, axis, high, value)]
-        kept = [part for part in parts if part is not None]
-        x = im.m.concat(kept, axis) if len(kept) > 1 else x
-    return x
-
-
-def _border(im: Importer, x: Value, axis: int, width: int, value: Any) -> Value | None:
-    if width <= 0:
-        return None
-    shape = [width if at == axis else size for at, size in enumerate(x.shape)]
-    return im.m.expand(im.m.reshape(im.scalar(value, im.dtype()), [1] * len(shape)), shape)
-
-
 @handles("aten.as_strided.default")
 def as_strided(im: Importer, x: Value, size: Any, stride: Any, offset: Any = 0) -> Value:
     """Where it gives the elements as they lie, the same in another shape."""
@@ -311,34 +222,3 @@ def as_strided(im: Importer, x: Value, size: Any, stride: Any, offset: Any = 0) 
         if [static(own, "a stride") for own in stride] == expected[::-1]:
             return im.reshaped(x)
     raise Unhandled("strides of its own")
-
-
-@handles("aten.scatter_add.default", "aten.index_add.default")
-def index_add(im: Importer, x: Value, dim: int, indices: Value, source: Value, **options: Any) -> Value:
-    """x with entries added along a dimension."""
-    if "scatter" in str(im.node.target) or options.get("alpha", 1) != 1:
-        raise Unhandled("")
-    axis = dim % x.ndim
-    return x + im.m.scatter_add(source, indices, x, axis)
-
-
-@handles("aten.index_put.default", "aten._unsafe_index_put.default")
-def index_put(im: Importer, x: Value, indices: Sequence[Any], values: Value, accumulate: bool = False) -> Value:
-    """Entries of the first dimension added."""
-    if not accumulate or len(indices) != 1:
-        raise Unhandled("entries that are replaced at computed places")
-    own = _counted(im, indices[0], x.shape[0])
-    wanted = [*own.shape, *x.shape[1:]]
-    return x + im.m.scatter_add(im.expanded(values, wanted), own, x, 0)
-
-
-@handles("aten.scatter.value", "aten.scatter.src")
-def scatter(im: Importer, x: Value, dim: int, indices: Value, source: Any, **_: Any) -> Value:
-    """x with one element along a dimension replaced, where an index says."""
-    m, axis = im.m, dim % x.ndim
-    if indices.shape[axis] != 1 or any(
-        a != b for at, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if at != axis
-    ):
-        raise Unhandled("of more than one element along the dimension")
-    places = m.iota([size if at == axis else 1 for at, size in enumerate(x.shape)], axis, "i64")
-    return m.where(m.eq(places, im.cast(indices, "i64")), im.scalar(source, im.dtype()), x)

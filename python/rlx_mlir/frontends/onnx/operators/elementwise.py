@@ -314,11 +314,7 @@ def _mod(call: Call) -> Tensor:
     if is_integer(a.dtype):
         return call.out(m.trunc_rem(a, b) if like_c else m.floor_rem(a, b))
     x, y = m.cast(a, _F64), m.cast(b, _F64)
-    rest = x - (functions.truncated(m, x / y) if like_c else functions.floor(m, x / y)) * y
-    # By an infinity, everything is a remainder; of another sign, the one that is rounded down goes on to the infinity.
-    whole = x if like_c else m.where(m.lt(x * m.minimum(m.maximum(y, -1.0), 1.0), 0.0), y, x)
-    endless = m.eq(m.abs(y), float("inf")) & m.lt(m.abs(x), float("inf"))
-    return call.out(m.cast(m.where(endless, whole, rest), a.dtype))
+    return call.out(m.cast(functions.remainder(m, x, y, towards_zero=like_c), a.dtype))
 
 
 @operator("Pow")

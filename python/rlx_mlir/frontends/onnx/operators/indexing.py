@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
+from rlx_mlir.frontends import scattering
 from rlx_mlir.frontends.tensors import Tensor, plain
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size, product
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..types import FLOATS
 
 _I64 = np.dtype(np.int64)
 
@@ -116,57 +116,26 @@ def _gather_nd(call: Call) -> Tensor:
 # Scattering -----------------------------------------------------------------------------------------
 
 
+#: Pairs of a place and an update that are compared where entries aren't added.
+MOST_PAIRS = 1 << 20
+
+
 def _scattered(call: Call, x: Value, places: Value, updates: Value, reduction: str) -> Value:
     """Rows of x [N, t...] with `updates` [i..., t...] at places [i...], or combined with what is there.
 
     Without a reduction, ONNX has each place once.
     """
-    m, count = call.m, Tensor.running(x).shape[0]
-    size = count.constant
-    if reduction in _REDUCTIONS:
-        return _reduced(call, x, places, updates, reduction)
-    if x.dtype == np.bool_:
-        wide = _scattered(call, m.cast(x, "i8"), places, m.cast(updates, "i8"), reduction)
-        return m.cast(wide, "i1")
-    like: int | Value = size if size is not None else x
-    added = m.scatter_add(updates, places, like, 0)
     if reduction == "add":
-        return m.add(x, added)
-    one = m.constant(np.int32(1))
-    marks = m.scatter_add(call.expanded(one, Tensor.running(places).shape), places, like, 0)
-    hit = call.reshaped(m.gt(marks, np.int32(0)), [count, *[1] * (x.ndim - 1)])
-    return m.where(hit, added, x)
-
-
-#: How entries of one place are combined.
-_REDUCTIONS = {"max": "max", "min": "min", "mul": "prod"}
-#: Pairs of a place and an update that are compared where entries aren't added.
-MOST_PAIRS = 1 << 20
-
-
-def _neutral(dtype: np.dtype, reduction: str) -> float:
-    """What changes nothing that it is combined with."""
-    if reduction == "mul":
-        return 1
-    if dtype in FLOATS:
-        return -np.inf if reduction == "max" else np.inf
-    return np.iinfo(dtype).min if reduction == "max" else np.iinfo(dtype).max
-
-
-def _reduced(call: Call, x: Value, places: Value, updates: Value, reduction: str) -> Value:
-    """Rows of x combined with all updates of their places: each place is compared with each update."""
-    m, kind = call.m, _REDUCTIONS[reduction]
+        return scattering.added(call.m, x, places, updates)
+    if reduction not in scattering.REDUCTIONS:
+        return scattering.replaced(call.m, x, places, updates)
     own, given = Tensor.running(x).shape, Tensor.running(updates).shape
     count = product(Tensor.running(places).shape)
     pairs = product([count, *own]).constant
     if pairs is None or pairs > MOST_PAIRS:
         raise Refused(f"'reduction' is '{reduction}' for {count} updates of {list(map(str, own))}")
-    rest = [1] * (len(own) - 1)
-    hit = m.eq(call.reshaped(places, [1, count]), call.iota([own[0], 1], 0))
-    spread = call.reshaped(updates, [1, count, *given[places.ndim :]])
-    none = m.constant(call.scalar(_neutral(x.dtype, reduction), x))
-    found = m.reduce(m.where(call.reshaped(hit, [own[0], count, *rest]), spread, none), kind, 1)
-    return m.mul(x, found) if reduction == "mul" else m.maximum(x, found) if reduction == "max" else m.minimum(x, found)
+    flat = call.reshaped(places, [count]), call.reshaped(updates, [count, *given[places.ndim :]])
+    return scattering.reduced(call.m, x, *flat, reduction)
 
 
 @operator("ScatterND")

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators that choose elements by indices, or put elements where indices say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.frontends import positions, scattering
+from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
+from rlx_mlir.pytorch.handlers.shapes import size_of
+
+
+@handles("aten.embedding.default")
+def embedding(im: Importer, table: Value, indices: Value, *_: Any, **__: Any) -> Value:
+    """Rows of a table."""
+    return im.m.gather(table, indices)
+
+
+@handles("aten.index_select.default")
+def index_select(im: Importer, x: Value, dim: int, indices: Value) -> Value:
+    """Elements along a dimension."""
+    return im.m.gather(x, counted(im, indices, x.shape[dim % x.ndim]), dim % x.ndim)
+
+
+def counted(im: Importer, indices: Value, size: int | str) -> Value:
+    """Indices from the front, of such that may count from the end."""
+    zero = im.m.constant(indices.dtype.type(0))
+    length: Any = size if isinstance(size, int) else positions.first(im.m, Size.parse(size), 0, im_word(indices))
+    return im.m.where(im.m.lt(indices, zero), indices + length, indices)
+
+
+def im_word(x: Value) -> str:
+    """The word of a value's element type."""
+    return next(word for word, dtype in DTYPES.items() if dtype == x.dtype)
+
+
+@handles("aten.gather.default")
+def gather(im: Importer, x: Value, dim: int, indices: Value, **_: Any) -> Value:
+    """x[..., indices[..., i, ...], ...]: other dimensions may be smaller than those of x, whose front is read."""
+    if not x.ndim:
+        return im.reshaped(im.expanded(im.m.reshape(x, [1] * indices.ndim)))
+    axis = dim % x.ndim
+    x = _front(im, x, list(indices.shape), axis)
+    if axis == x.ndim - 1:
+        return im.m.gather(x, indices, axis, batch_dims=axis)
+    order = [at for at in range(x.ndim) if at != axis] + [axis]
+    moved = im.m.gather(
+        im.m.transpose(x, order), im.m.transpose(indices, order), axis=x.ndim - 1, batch_dims=x.ndim - 1
+    )
+    return im.m.transpose(moved, [order.index(at) for at in range(x.ndim)])
+
+
+def _front(im: Importer, x: Value, shape: Sequence[int | str], axis: int | None) -> Value:
+    """x cut to a shape, but for one dimension."""
+    for at, (own, wanted) in enumerate(zip(x.shape, shape, strict=True)):
+        if at != axis and own != wanted:
+            x = im.m.slice(x, at, 0, wanted if isinstance(wanted, int) else size_of(wanted))
+    return x
+
+
+def _places(im: Importer, x: Value, indices: Sequence[Value | None]) -> tuple[list[int], Value]:
+    """The dimensions that are indexed, and places (i64, of the shape that indices broadcast to) in them as one."""
+    given = [dim for dim, own in enumerate(indices) if own is not None]
+    if any(own is not None and own.dtype.kind == "b" for own in indices):
+        raise Unhandled("a mask as an index: its result has a size that depends on values")
+    at: Value | None = None
+    for dim in given:
+        own = counted(im, im.cast(indices[dim], "i64"), x.shape[dim])  # type: ignore[arg-type]
+        at = own if at is None else at * im.scalar(size_of(x.shape[dim]), "i64") + own
+    assert at is not None
+    return given, at
+
+
+def _follow(given: Sequence[int]) -> bool:
+    """Whether dimensions are next to each other: what is indexed stays in their place, else it comes first."""
+    return list(given) == list(range(given[0], given[-1] + 1))
+
+
+def whole(sizes: Sequence[int | str]) -> int | str:
+    """The product of some dimensions of a shape, as a dimension."""
+    total = Size.of(1)
+    for size in sizes:
+        total = total * size_of(size)
+    return positions.words([total])[0]
+
+
+@handles("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def index(im: Importer, x: Value, indices: Sequence[Value | None]) -> Value:
+    """x at indices of some dimensions, which broadcast."""
+    given, at = _places(im, x, indices)
+    first = given[0]
+    if not _follow(given):
+        order = [*given, *(dim for dim in range(x.ndim) if dim not in given)]
+        x, first = im.m.transpose(x, order), 0
+    if len(given) > 1:
+        end = first + len(given)
+        x = im.m.reshape(x, [*x.shape[:first], whole(x.shape[first:end]), *x.shape[end:]])
+    return im.expanded(im.m.gather(x, at, first))
+
+
+@handles("aten.index_put.default", "aten._unsafe_index_put.default")
+def index_put(
+    im: Importer, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
+) -> Value:
+    """x with entries replaced at indices, the last one of each place, or with entries added."""
+    m = im.m
+    masks = [own for own in indices if own is not None and own.dtype.kind == "b"]
+    if len(masks) == 1 and len(indices) == 1 and not values.ndim and not accumulate:
+        mask = m.reshape(masks[0], [*masks[0].shape, *[1] * (x.ndim - masks[0].ndim)])
+        return im.expanded(m.where(mask, im.cast(values, im.dtype()), x))
+    given, at = _places(im, x, indices)
+    order = [*given, *(dim for dim in range(x.ndim) if dim not in given)]
+    sizes, rest = ([x.shape[dim] for dim in own] for own in (given, order[len(given) :]))
+    turned = m.reshape(m.transpose(x, order), [whole(sizes), *rest])
+    first = given[0] if _follow(given) else 0  # where the dimensions of the indices are in the values
+    values = im.expanded(im.cast(values, im.dtype()), [*rest[:first], *at.shape, *rest[first:]])
+    places = list(range(first, first + at.ndim))
+    values = m.transpose(values, [*places, *(dim for dim in range(values.ndim) if dim not in places)])
+    flat, entries = m.reshape(at, [-1]), m.reshape(values, [-1, *rest])
+    if accumulate:
+        found = scattering.added(m, turned, flat, entries)
+    else:
+        found = scattering.replaced(m, turned, scattering.last_of_each(m, flat), entries)
+    return m.transpose(m.reshape(found, [*sizes, *rest]), [order.index(dim) for dim in range(x.ndim)])
+
+
+@handles("aten.index_add.default")
+def index_add(im: Importer, x: Value, dim: int, indices: Value, source: Value, *, alpha: Any = 1) -> Value:
+    """x with entries added along a dimension."""
+    axis = dim % x.ndim
+    source = source if alpha == 1 else source * im.scalar(alpha, im.dtype())
+    return x + im.m.scatter_add(source, counted(im, indices, x.shape[axis]), x, axis)
+
+
+@handles("aten.index_copy.default")
+def index_copy(im: Importer, x: Value, dim: int, indices: Value, source: Value) -> Value:
+    """x with entries replaced along a dimension."""
+    axis = dim % x.ndim
+    order = [axis, *(at for at in range(x.ndim) if at != axis)]
+    places = scattering.last_of_each(im.m, counted(im, im.cast(indices, "i64"), x.shape[axis]))
+    found = scattering.replaced(im.m, im.m.transpose(x, order), places, im.m.transpose(source, order))
+    return im.m.transpose(found, [order.index(at) for at in range(x.ndim)])
+
+
+@handles("aten.scatter.value", "aten.scatter.src", "aten.scatter_add.default", "aten.scatter_reduce.two")
+def scatter(
+    im: Importer,
+    x: Value,
+    dim: int,
+    indices: Value,
+    source: Any,
+    reduce: str = "",
+    *,
+    include_self: bool = True,
+) -> Value:
+    """x[..., indices[..., i, ...], ...] replaced by, or combined with, source[..., i, ...]: the last of each place."""
+    m, axis = im.m, dim % max(x.ndim, 1)
+    kind = {"": "", "sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}[reduce]
+    kind = "add" if "scatter_add" in str(im.node.target) else kind
+    if kind not in ("", "add") and (not include_self or kind == "mean"):
+        raise Unhandled("without the elements that are there, or their mean")
+    own = im.scalar(source, im.dtype()) if not isinstance(source, Value) else source
+    shape = list(indices.shape)
+    own = im.expanded(own, shape) if not own.ndim else _front(im, own, shape, None)
+    if (
+        kind == ""
+        and shape[axis] == 1
+        and [*shape[:axis], *shape[axis + 1 :]] == [*x.shape[:axis], *x.shape[axis + 1 :]]
+    ):
+        counter = im.iota([size if at == axis else 1 for at, size in enumerate(x.shape)], axis, "i64")
+        return m.where(m.eq(counter, im.cast(indices, "i64")), own, x)
+    places = counted(im, im.cast(indices, "i64"), x.shape[axis])
+    if kind == "":
+        order = [*(at for at in range(x.ndim) if at != axis), axis]
+        rows = scattering.last_of_each(m, m.transpose(places, order))
+        places = m.transpose(rows, [order.index(at) for at in range(x.ndim)])
+    at: Value | None = None
+    for number, size in enumerate(x.shape):
+        part = (
+            places
+            if number == axis
+            else im.iota([length if own_at == number else 1 for own_at, length in enumerate(shape)], number, "i64")
+        )
+        at = part if at is None else at * im.scalar(size_of(size), "i64") + part
+    assert at is not None
+    at = m.where(m.lt(places, np.int64(0)), np.int64(-1), at)  # -1 is none in the whole, too
+    flat, at, own = (m.reshape(each, [-1]) for each in (x, im.expanded(at, shape), own))
+    if kind == "":
+        return im.reshaped(scattering.replaced(m, flat, at, own))
+    if kind == "add":
+        return im.reshaped(scattering.added(m, flat, at, own))
+    return im.reshaped(scattering.reduced(m, flat, at, own, kind))
+
+
+@handles("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+def embedding_bag(
+    im: Importer,
+    table: Value,
+    indices: Value,
+    offsets: Value,
+    scale_by_count: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    weights: Value | None = None,
+    include_last_offset: bool = False,
+    padding: int = -1,
+) -> Any:
+    """Rows of a table, summed (mode 0) or averaged (1) over bags, which begin at offsets."""
+    m = im.m
+    if mode == 2 or include_last_offset or padding != -1:
+        raise Unhandled("the largest of a bag, an offset for the end, or an index that pads")
+    rows = m.gather(table, indices)
+    if weights is not None:
+        rows = rows * m.reshape(weights, [-1, 1])
+    number = im.iota([indices.shape[0], 1], 0, "i64")
+    begun = m.le(m.reshape(im.cast(offsets, "i64"), [1, -1]), number)
+    bag = m.sum(m.cast(begun, "i64"), [1]) - np.int64(1)
+    bags = m.scatter_add(rows, bag, offsets if isinstance(offsets.shape[0], str) else offsets.shape[0], 0)
+    if mode == 1:
+        ones = m.cast(m.eq(bag, bag), im.dtype(im.node.meta["val"][0]))
+        count = m.scatter_add(ones, bag, offsets if isinstance(offsets.shape[0], str) else offsets.shape[0], 0)
+        bags = bags / m.reshape(m.maximum(count, 1.0), [-1, 1])
+    return bags, None, None, None
+
+
+@handles("aten.diagonal.default", "aten.diagonal_copy.default")
+def diagonal(im: Importer, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    """A diagonal of two dimensions, as the last one."""
+    m, (first, second) = im.m, (dim1 % x.ndim, dim2 % x.ndim)
+    order = [*(at for at in range(x.ndim) if at not in (first, second)), first, second]
+    turned = m.transpose(x, order)
+    length = im.shape()[-1]
+    count = im.iota([length], 0, "i64")
+    rows = count + np.int64(max(-offset, 0))
+    flat = rows * im.scalar(size_of(turned.shape[-1]), "i64") + (count + np.int64(max(offset, 0)))
+    joined = m.reshape(turned, [*turned.shape[:-2], whole(turned.shape[-2:])])
+    return im.reshaped(m.gather(joined, flat, joined.ndim - 1))
+
+
+@handles("aten.unfold.default")
+def unfold(im: Importer, x: Value, dim: int, size: int, step: int) -> Value:
+    """Windows of a dimension, whose elements are the last dimension."""
+    m, axis = im.m, dim % max(x.ndim, 1)
+    places = im.iota([im.shape()[axis], 1], 0, "i64") * np.int64(step) + im.iota([1, size], 1, "i64")
+    found = m.gather(x, places, axis)
+    order = [*range(axis + 1), *range(axis + 2, found.ndim), axis + 1]
+    return im.reshaped(m.transpose(found, order))
+
+
+@handles("aten.col2im.default")
+def col2im(
+    im: Importer,
+    x: Value,
+    size: Sequence[Any],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Value:
+    """Windows [N, C kH kW, L] added up to the images [N, C, H, W] that they are of."""
+    m, (height, width) = im.m, (static(own, "the size of an image") for own in size)
+    places = []
+    for length, own, step, pad, apart in zip((height, width), kernel, stride, padding, dilation, strict=True):
+        count = (length + 2 * pad - apart * (own - 1) - 1) // step + 1
+        place = np.arange(own)[:, None] * apart + np.arange(count) * step - pad
+        places.append(np.where((place >= 0) & (place < length), place, -1))
+    rows, columns = places[0][:, None, :, None], places[1][None, :, None, :]
+    flat = np.where((rows < 0) | (columns < 0), -1, rows * width + columns).reshape(-1)
+    shape = im.shape()
+    entries = m.reshape(x, [*shape[:-2], len(flat)])
+    found = m.scatter_add(entries, m.constant(flat.astype(np.int64)), height * width, len(shape) - 2)
+    return im.reshaped(found)

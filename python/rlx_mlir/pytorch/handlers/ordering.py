@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators that put elements in order, look for places in an order, or run along a dimension.
+
+An order is found by `mir.top_k` of all elements along the last dimension, whose size must be known; its time grows with
+the square of that size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.hir.values import Value
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
+from rlx_mlir.pytorch.handlers.shapes import size_of
+
+_HALF = 1 << 32
+
+
+def _last(im: Importer, x: Value, dim: int) -> tuple[Value, Callable[[Value], Value]]:
+    """x with a dimension at the end, and what puts it back."""
+    if not x.ndim:
+        return im.m.reshape(x, [1]), lambda y: im.m.reshape(y, [])
+    axis = dim % x.ndim
+    if axis == x.ndim - 1:
+        return x, lambda y: y
+    order = [*(at for at in range(x.ndim) if at != axis), axis]
+    return im.m.transpose(x, order), lambda y: im.m.transpose(y, [order.index(at) for at in range(x.ndim)])
+
+
+def _keys(im: Importer, x: Value) -> list[Value]:
+    """What the elements are compared by, f32 or f64: first what counts least. NaN is the largest."""
+    m = im.m
+    if x.dtype.kind in "iub":
+        if x.dtype.itemsize < 8:
+            return [m.cast(im.cast(x, "ui8") if x.dtype.kind == "b" else x, "f64")]
+        parts = m.floor_rem(x, np.int64(_HALF)), m.floor_div(x, np.int64(_HALF))
+        return [m.cast(part, "f64") for part in parts]
+    is_nan = m.ne(x, x)
+    if x.dtype.itemsize < 8:  # of which the largest number is below 1e300
+        wide = m.cast(x, "f64")
+        return [m.where(is_nan, math.inf, m.minimum(wide, 1e300))]
+    return [m.where(is_nan, math.inf, x), m.cast(is_nan, "f32")]
+
+
+def _descending(im: Importer, x: Value, count: int) -> Value:
+    """Places (i64) of the largest elements along the last dimension, of equal ones the first before the others."""
+    m = im.m
+    keys = _keys(im, x)
+    size = static(size_of(x.shape[-1]), "the size of a dimension that is ordered")
+    found: Value | None = None
+    for number, key in enumerate(keys):
+        if found is not None:
+            key = m.gather(key, found, key.ndim - 1, batch_dims=key.ndim - 1)
+        wanted = count if number == len(keys) - 1 else size
+        places = m.cast(m.top_k(key, wanted)[1], "i64")
+        found = places if found is None else m.gather(found, places, key.ndim - 1, batch_dims=key.ndim - 1)
+    assert found is not None
+    return found
+
+
+def _places(im: Importer, x: Value, count: int, *, descending: bool) -> Value:
+    if descending:
+        return _descending(im, x, count)
+    # From behind, so that of equal elements the first is still before the others.
+    size = static(size_of(x.shape[-1]), "the size of a dimension that is ordered")
+    flipped = im.m.slice(x, x.ndim - 1, None, None, -1)
+    places = np.int64(size - 1) - _descending(im, flipped, size)
+    whole = im.m.slice(places, x.ndim - 1, None, None, -1)
+    return whole if count == size else im.m.narrow(whole, -1, 0, count)
+
+
+def _ordered(im: Importer, x: Value, count: int, dim: int, *, descending: bool) -> tuple[Value, Value]:
+    turned, back = _last(im, x, dim)
+    if static(size_of(turned.shape[-1]), "the size of a dimension that is ordered") == 0:
+        return x, im.m.cast(x, "i64")
+    places = _places(im, turned, count, descending=descending)
+    values = im.m.gather(turned, places, turned.ndim - 1, batch_dims=turned.ndim - 1)
+    return back(values), back(places)
+
+
+@handles("aten.sort.default")
+def sort(im: Importer, x: Value, dim: int = -1, descending: bool = False) -> tuple[Value, Value]:
+    """All elements along a dimension in order, and where they were; equal ones stay in order."""
+    size = static(size_of(x.shape[dim % x.ndim]) if x.ndim else 1, "the size of a dimension that is ordered")
+    return _ordered(im, x, size, dim, descending=descending)
+
+
+@handles("aten.sort.stable")
+def sort_stable(
+    im: Importer, x: Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Value, Value]:
+    """See `sort`."""
+    return sort(im, x, dim, descending)
+
+
+@handles("aten.argsort.default", "aten.argsort.stable")
+def argsort(im: Importer, x: Value, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Value:
+    """Where the elements along a dimension were, in order."""
+    return sort(im, x, dim, descending)[1]
+
+
+@handles("aten.topk.default")
+def topk(im: Importer, x: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The largest, or smallest, elements along a dimension, and where they are."""
+    return _ordered(im, x, static(k, "a count"), dim, descending=largest)
+
+
+@handles("aten.median.dim", "aten.nanmedian.dim", "aten.kthvalue.default")
+def median(im: Importer, x: Value, *given: Any, **named: Any) -> tuple[Value, Value]:
+    """The element in the middle, of two the smaller one, or the k-th smallest; and where it is.
+
+    A median is NaN where an element is, unless NaN is left out.
+    """
+    name, m = str(im.node.target), im.m
+    if "kthvalue" in name:
+        k, dim, keep = (*given, -1, False)[:3] if len(given) < 3 else given
+    else:
+        dim, keep = (*given, False)[:2]
+    keep = named.get("keepdim", keep)
+    turned, back = _last(im, x, dim)
+    size = static(size_of(turned.shape[-1]), "the size of a dimension that is ordered")
+    places = _places(im, turned, size, descending=False)
+    is_nan = m.cast(m.ne(turned, turned), "i64") if x.dtype.kind not in "iub" else None
+    missing = None if is_nan is None else m.sum(is_nan, [turned.ndim - 1], keep_dims=True)
+    if "kthvalue" in name:
+        at: Any = int(k) - 1
+    elif missing is None:
+        at = (size - 1) // 2
+    elif "nanmedian" in name:
+        at = m.maximum(m.floor_div(np.int64(size - 1) - missing, np.int64(2)), np.int64(0))
+    else:  # where there is one, NaN is the last
+        at = m.where(m.gt(missing, np.int64(0)), m.constant(np.int64(size - 1)), np.int64((size - 1) // 2))
+    batch = turned.ndim - 1
+    place = m.gather(places, at, batch, batch_dims=batch) if isinstance(at, Value) else m.narrow(places, -1, at, 1)
+    value = m.gather(turned, place, batch, batch_dims=batch)
+    shape = im.shape(im.node.meta["val"][0])
+    return im.reshaped(back(value), shape), im.reshaped(back(place), shape)
+
+
+@handles("aten.searchsorted.Tensor", "aten.bucketize.Tensor")
+def searchsorted(im: Importer, first: Value, second: Value, **options: Any) -> Value:
+    """How many of a sorted row are smaller than each number, or with `right` not larger."""
+    m = im.m
+    order, x = (second, first) if "bucketize" in str(im.node.target) else (first, second)
+    if options.get("sorter") is not None:
+        raise Unhandled("with an order beside the row")
+    right = options.get("right", False) or options.get("side") == "right"
+    word = im.promoted(*im.operand_meta(*im.node.args[:2]))
+    order, x = im.cast(order, word), im.cast(x, word)
+    rows = order if order.ndim == 1 else m.reshape(order, [*order.shape[:-1], 1, order.shape[-1]])
+    apart = m.reshape(x, [*x.shape, 1])
+    before = m.le(rows, apart) if right else m.lt(rows, apart)
+    return im.cast(m.sum(m.cast(before, "i64"), [-1]), im.dtype())
+
+
+# -- along a dimension -----------------------------------------------------------------------------------------------
+
+
+def _running(im: Importer, x: Value, dim: int, step: Callable[[Value, Value], Value]) -> Value:
+    """What a function makes of each element and of what it made of those before."""
+    m = im.m
+    if not x.ndim:
+        return x
+    axis = dim % x.ndim
+    order = [axis, *(at for at in range(x.ndim) if at != axis)]
+    rows = m.transpose(x, order)
+    first = m.reshape(m.narrow(rows, 0, 0, 1), list(rows.shape[1:]))
+
+    def one(total: Value, row: Value) -> tuple[Value, Value]:
+        following = step(total, row)
+        return following, following
+
+    _, found = m.scan(one, first, m.slice(rows, 0, 1, None))
+    whole = m.concat([m.reshape(first, [1, *rows.shape[1:]]), found], 0)
+    return m.transpose(whole, [order.index(at) for at in range(x.ndim)])
+
+
+@handles("aten.cumprod.default")
+def cumprod(im: Importer, x: Value, dim: int, **_: Any) -> Value:
+    """Running products."""
+    return im.reshaped(_running(im, im.cast(x, im.dtype()), dim, im.m.mul))
+
+
+@handles("aten.cummax.default", "aten.cummin.default")
+def cummax(im: Importer, x: Value, dim: int) -> Any:
+    """Running extremes; where they are isn't there."""
+    combine = im.m.maximum if "cummax" in str(im.node.target) else im.m.minimum
+    return im.reshaped(_running(im, x, dim, combine), im.shape(im.node.meta["val"][0])), None
+
+
+@handles("aten.logcumsumexp.default")
+def logcumsumexp(im: Importer, x: Value, dim: int) -> Value:
+    """Running logarithms of sums of exponentials."""
+    m = im.m
+
+    def step(total: Value, row: Value) -> Value:
+        top = m.maximum(total, row)
+        base = m.where(m.eq(m.abs(top), math.inf), 0.0, top)
+        return base + m.log(m.exp(total - base) + m.exp(row - base))
+
+    return im.reshaped(_running(im, x, dim, step))

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators that combine windows of images, sequences and volumes.
+
+Windows are combined one dimension after the other where that gives the same: the largest and the sum of a window are
+those of its rows. Images whose padding `mir.pool` doesn't have are padded first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
+from rlx_mlir.pytorch.handlers.images import images_of, numbers, padded
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Windows over the last dimensions.
+
+    Attributes:
+        kernel: elements of a window.
+        stride: steps between windows.
+        padding: elements before and after.
+        dilation: steps between the elements of a window.
+        more: elements after that windows reach which begin inside and end outside.
+    """
+
+    kernel: list[int]
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
+    more: list[int]
+
+
+def _windows(x: Value, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> _Windows:
+    sizes = numbers(kernel, rank)
+    steps = sizes if isinstance(stride, Sequence) and not stride else numbers(stride, rank)
+    pads, apart = numbers(padding, rank), numbers(dilation, rank)
+    more = [0] * rank
+    if ceil_mode:
+        for at, size in enumerate(x.shape[-rank:]):
+            own = static(Size.parse(str(size)), "the size of an image in windows that end outside")
+            room = own + 2 * pads[at] - (sizes[at] - 1) * apart[at] - 1
+            count = -(-room // steps[at]) + 1
+            count -= (count - 1) * steps[at] >= own + pads[at]  # which would begin in the padding after
+            more[at] = max((count - 1) * steps[at] - room, 0)
+    return _Windows(sizes, steps, pads, apart, more)
+
+
+def _neutral(x: Value, kind: str) -> Any:
+    if kind == "sum":
+        return 0
+    return -np.inf if x.dtype.kind not in "iu" else np.iinfo(x.dtype).min
+
+
+def _combined(im: Importer, x: Value, kind: str, over: _Windows) -> Value:
+    """The largest, or the sum, of each window over the last dimensions of x."""
+    rank = len(over.kernel)
+    if any(over.more) or any(step != 1 for step in over.dilation):
+        pads = [(own, own + more) for own, more in zip(over.padding, over.more, strict=True)]
+        x = padded(im, x, pads, _neutral(x, kind))
+        over = _Windows(over.kernel, over.stride, [0] * rank, over.dilation, [0] * rank)
+    if any(step != 1 for step in over.dilation):
+        for number in range(rank):
+            x = _along(im, x, kind, x.ndim - rank + number, over, number)
+        return x
+    if rank == 3:
+        flat = _Windows(*(own[1:] for own in (over.kernel, over.stride, over.padding, over.dilation, over.more)))
+        leading = list(x.shape[:-2])
+        planes = _combined(im, im.m.reshape(x, [1, -1, *x.shape[-2:]]), kind, flat)
+        x = im.m.reshape(planes, [*leading, -1])
+        x = _pool(im, x, kind, [over.kernel[0], 1], [over.stride[0], 1], [over.padding[0], 0])
+        return im.m.reshape(x, [*x.shape[:-1], *planes.shape[-2:]])
+    if rank == 1:
+        return _flat(im, _pool(im, images_of(x, im), kind, [1, *over.kernel], [1, *over.stride], [0, *over.padding]))
+    return _pool(im, x, kind, over.kernel, over.stride, over.padding)
+
+
+def _flat(im: Importer, x: Value) -> Value:
+    """Images of one row [..., 1, L] as sequences."""
+    return im.m.reshape(x, [*x.shape[:-2], x.shape[-1]])
+
+
+def _pool(im: Importer, x: Value, kind: str, kernel: list[int], stride: list[int], padding: list[int]) -> Value:
+    """`mir.pool` of x [..., H, W] with any number of dimensions before."""
+    image = x if x.ndim == 4 else im.m.reshape(x, [1, -1, *x.shape[-2:]])
+    found = im.m.pool(image, kind, kernel, stride=stride, padding=padding)
+    return found if x.ndim == 4 else im.m.reshape(found, [*x.shape[:-2], *found.shape[-2:]])
+
+
+def _along(im: Importer, x: Value, kind: str, axis: int, over: _Windows, number: int) -> Value:
+    """Windows along one dimension, of slices: one for each of their elements."""
+    one = [[own[number]] for own in (over.kernel, over.stride, over.padding, over.dilation, over.more)]
+    order = [*(dim for dim in range(x.ndim) if dim != axis), axis]
+    turned = im.m.transpose(x, order)
+    total: Value | None = None
+    for place in range(over.kernel[number]):
+        part = _taken(im, turned, _Windows(*one), [place])
+        combine = im.m.maximum if kind == "max" else im.m.add
+        total = part if total is None else combine(total, part)
+    assert total is not None
+    return im.m.transpose(total, [order.index(dim) for dim in range(x.ndim)])
+
+
+def _rank_of(im: Importer) -> int:
+    """Dimensions of the images of an operator whose name ends with them."""
+    name = str(im.node.target).split(".")[1]
+    return int(name[name.index("d", name.index("pool")) - 1])
+
+
+def _max_pool(
+    im: Importer,
+    x: Value,
+    wanted: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> tuple[Value, _Windows]:
+    over = _windows(x, _rank_of(im), kernel, stride, padding, dilation, ceil_mode)
+    return im.reshaped(_combined(im, x, "max", over), im.shape(wanted)), over
+
+
+@handles("aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default")
+def max_pool(im: Importer, x: Value, *given: Any) -> Value:
+    """The largest of each window."""
+    return _max_pool(im, x, im.node.meta["val"], *given)[0]
+
+
+@handles(
+    "aten.max_pool1d_with_indices.default",
+    "aten.max_pool2d_with_indices.default",
+    "aten.max_pool3d_with_indices.default",
+)
+def max_pool_with_indices(im: Importer, x: Value, *given: Any) -> Any:
+    """The largest of each window; and where it is in its image, which is built where something reads it."""
+    values, places = im.node.meta["val"]
+    found, over = _max_pool(im, x, values, *given)
+    shape = im.shape(places)
+    return found, lambda: im.reshaped(_places(im, x, over), shape)
+
+
+def _places(im: Importer, x: Value, over: _Windows) -> Value:
+    """Where the first largest element of each window is, counted over its image; the last NaN, where there is one."""
+    m, rank = im.m, len(over.kernel)
+    number: Value | None = None
+    for axis in range(x.ndim - rank, x.ndim):
+        own = im.iota([size if dim == axis else 1 for dim, size in enumerate(x.shape)], axis, "i64")
+        if number is not None:
+            length = Size.parse(str(x.shape[axis]))
+            number = number * im.scalar(length, "i64")
+        number = own if number is None else number + own
+    assert number is not None
+    pads = [(own, own + more) for own, more in zip(over.padding, over.more, strict=True)]
+    best: tuple[Value, Value] | None = None
+    values = padded(im, x, pads, _neutral(x, "max"))
+    numbers_of = padded(im, m.expand(number, [*[1] * (x.ndim - rank), *x.shape[-rank:]]), pads, 0)
+    for place in product(*map(range, over.kernel)):
+        value, here = (_taken(im, each, over, place) for each in (values, numbers_of))
+        if best is None:
+            best = value, here
+            continue
+        better = m.gt(value, best[0])
+        if x.dtype.kind not in "iu":
+            better = m.bitwise_or(better, m.ne(value, value))
+        best = m.where(better, value, best[0]), m.where(better, here, best[1])
+    assert best is not None
+    return best[1]
+
+
+def _taken(im: Importer, x: Value, over: _Windows, place: Sequence[int]) -> Value:
+    """Of all windows, the element at one place."""
+    rank = len(place)
+    for number, at in enumerate(place):
+        axis, stride = x.ndim - rank + number, over.stride[number]
+        span = (over.kernel[number] - 1) * over.dilation[number]
+        start, size = at * over.dilation[number], Size.parse(str(x.shape[axis]))
+        count = (size - span - 1) // stride
+        stop = count * stride + start + 1
+        x = im.m.slice(x, axis, start, stop.constant if stop.constant is not None else stop, stride)
+    return x
+
+
+@handles("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
+def avg_pool(
+    im: Importer,
+    x: Value,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Value:
+    """The mean of each window: its sum, divided by how many elements it has in the image, or in its padding too."""
+    over = _windows(x, _rank_of(im), kernel, stride, padding, 1, ceil_mode)
+    total = _combined(im, x, "sum", over)
+    if divisor_override is not None:
+        return im.reshaped(total / float(divisor_override))
+    if not any(over.more) and (count_include_pad or not any(over.padding)):
+        return im.reshaped(total / float(np.prod(over.kernel)))
+    rank = len(over.kernel)
+    ones = im.m.expand(im.m.constant(np.ones([1] * (rank + 1), x.dtype)), [1, *x.shape[-rank:]])
+    if count_include_pad:
+        ones = padded(im, ones, [(own, own) for own in over.padding], 1)
+        over = _Windows(over.kernel, over.stride, [0] * rank, over.dilation, over.more)
+    return im.reshaped(total / _combined(im, ones, "sum", over))
+
+
+# -- as many windows as are wanted ---------------------------------------------------------------------------------
+
+
+def _adaptive(im: Importer, x: Value, kind: str, sizes: Any, wanted: Any) -> Value:
+    """Window i of n along a dimension of s has the elements from floor(i s / n) to before ceil((i + 1) s / n)."""
+    rank = _rank_of(im)
+    counts = [None if size is None else static(size, "a size") for size in _listed(sizes, rank)]
+    axes = list(range(x.ndim - rank, x.ndim))
+    if all(count == 1 for count in counts):
+        return im.m.reduce(x, kind, axes, keep_dims=True)
+    for axis, count in zip(axes, counts, strict=True):
+        size = static(Size.parse(str(x.shape[axis])), "the size of an image in windows of several sizes")
+        if count is not None and count != size:
+            x = _parted(im, x, kind, axis, size, count)
+    return im.reshaped(x, im.shape(wanted))
+
+
+def _listed(sizes: Any, rank: int) -> list[Any]:
+    return list(sizes) if isinstance(sizes, Sequence) else [sizes] * rank
+
+
+def _parted(im: Importer, x: Value, kind: str, axis: int, size: int, count: int) -> Value:
+    m, shape = im.m, list(x.shape)
+    if size % count == 0:
+        parted = m.reshape(x, [*shape[:axis], count, size // count, *shape[axis + 1 :]])
+        return m.reduce(parted, kind, [axis + 1])
+    starts = np.arange(count) * size // count
+    ends = -(-(np.arange(count) + 1) * size // count)
+    longest = int((ends - starts).max())
+    places = starts[:, None] + np.arange(longest)
+    inside = places < ends[:, None]
+    parts = m.gather(x, m.constant(np.where(inside, places, starts[:, None]).astype(np.int64)), axis)
+    if kind == "max":  # of which a place may come twice
+        return m.reduce(parts, kind, [axis + 1])
+    weights = (
+        (inside / inside.sum(1, keepdims=True)).astype(x.dtype).reshape([count, longest, *[1] * (x.ndim - 1 - axis)])
+    )
+    return m.sum(
+        m.where(m.constant(weights > 0), parts * m.constant(weights), m.constant(np.zeros((), x.dtype))), [axis + 1]
+    )
+
+
+@handles(
+    "aten.adaptive_avg_pool1d.default",
+    "aten.adaptive_avg_pool2d.default",
+    "aten._adaptive_avg_pool2d.default",
+    "aten.adaptive_avg_pool3d.default",
+    "aten._adaptive_avg_pool3d.default",
+)
+def adaptive_avg_pool(im: Importer, x: Value, sizes: Any) -> Value:
+    """The mean over as many windows as are wanted."""
+    return _adaptive(im, x, "mean", sizes, im.node.meta["val"])
+
+
+@handles("aten.adaptive_max_pool1d.default", "aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
+def adaptive_max_pool(im: Importer, x: Value, sizes: Any) -> Any:
+    """The largest of as many windows as are wanted; where it is isn't there."""
+    return _adaptive(im, x, "max", sizes, im.node.meta["val"][0]), None
+
+
+# -- the other direction -------------------------------------------------------------------------------------------
+
+
+@handles("aten.max_pool2d_with_indices_backward.default")
+def max_pool_backward(
+    im: Importer,
+    dy: Value,
+    x: Value,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Any,
+) -> Value:
+    """dy where the largest element of its window was; the indices aren't read."""
+    over = _windows(x, 2, kernel, stride, padding, dilation, ceil_mode)
+    if any(over.more) or any(step != 1 for step in over.dilation):
+        raise Unhandled("windows that end outside, or with gaps")
+    return im.m.maxpool2d_backward(x, dy, kernel_size=over.kernel, stride=over.stride, padding=over.padding)
+
+
+@handles("aten.avg_pool2d_backward.default")
+def avg_pool_backward(
+    im: Importer,
+    dy: Value,
+    x: Value,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Value:
+    """dy over each element of its window, divided by how many there are."""
+    over = _windows(x, 2, kernel, stride, padding, 1, ceil_mode)
+    if any(over.more) or (any(over.padding) and not count_include_pad):
+        raise Unhandled("a divisor that isn't the size of the window")
+    size = [int(own) for own in over.kernel]
+    each = 1.0 / (divisor_override or size[0] * size[1])
+    images = im.m.reshape(dy, [-1, 1, *dy.shape[-2:]])
+    rest = []
+    for at, length in enumerate(x.shape[-2:]):
+        own = static(Size.parse(str(length)), "the size of an image")
+        rest.append((own + 2 * over.padding[at] - size[at]) % over.stride[at])
+    ones = im.m.constant(np.full([1, 1, *size], each, x.dtype))
+    found = im.m.conv_transpose2d(images, ones, stride=over.stride, padding=over.padding, output_padding=rest)
+    return im.reshaped(found)
+
+
+@handles("aten._adaptive_avg_pool2d_backward.default")
+def adaptive_avg_pool_backward(im: Importer, dy: Value, x: Value) -> Value:
+    """dy over each element of its window, divided by how many there are: of windows that divide the image."""
+    counts = [static(Size.parse(str(size)), "a size") for size in dy.shape[-2:]]
+    sizes = [Size.parse(str(size)) for size in x.shape[-2:]]
+    if counts == [1, 1]:
+        total = im.scalar(sizes[0] * sizes[1], im.dtype())
+        return im.expanded(dy / total)
+    own = [static(size, "the size of an image") for size in sizes]
+    if any(size % count for size, count in zip(own, counts, strict=True)):
+        raise Unhandled("windows of several sizes")
+    rows, columns = (size // count for size, count in zip(own, counts, strict=True))
+    apart = im.m.reshape(dy * (1.0 / (rows * columns)), [*dy.shape[:-2], counts[0], 1, counts[1], 1])
+    return im.reshaped(im.m.expand(apart, [*dy.shape[:-2], counts[0], rows, counts[1], columns]))
