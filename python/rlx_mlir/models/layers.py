@@ -293,8 +293,8 @@ class Layer:
         """What each token's experts give, weighted: a router chooses those of the largest scores."""
         graph, config = self.graph, self.config
         used, width = config.experts_used, config.hidden
-        tokens = graph.reshape(n, [-1, width], name="ffn_gate_inp")
-        weights, experts = self._chosen(tokens)
+        weights, experts = self._chosen(n)
+        tokens = graph.reshape(n, [-1, width], name="ffn_exps")
         count = tokens.shape[0]
         each = graph.expand(graph.reshape(tokens, [count, 1, width]), [count, used, width], name="ffn_exps")
         rows, own = graph.reshape(each, [-1, width], name="ffn_exps"), graph.reshape(experts, [-1], name="ffn_exps")
@@ -310,12 +310,14 @@ class Layer:
         shared = graph.mul(self._feed_forward(n, "_shexp"), part, name="ffn_shexp")
         return graph.add(result, shared, name="ffn_shexp")
 
-    def _chosen(self, tokens: Value) -> tuple[Value, Value]:
+    def _chosen(self, n: Value) -> tuple[Value, Value]:
         """(weights, experts) of each token, [tokens, experts_used]."""
         graph, config, name = self.graph, self.config, "ffn_gate_inp"
         kind = config.plan.experts
         assert kind is not None, "the layer has experts"
-        scores = product(graph, tokens, self._weight(name), self._bias(name), name=name)
+        # Of the tokens as they are: where each sequence has one, its scores are the same bits beside any others.
+        scores = product(graph, n, self._weight(name), self._bias(name), name=name)
+        scores = graph.reshape(scores, [-1, config.experts], name=name)
         if kind.of_chosen:
             largest, experts = graph.top_k(scores, config.experts_used, name=name)
             return graph.softmax(largest, name=name), experts
