@@ -34,8 +34,10 @@ def attention(
         k, v = m.cast(k, q.dtype), m.cast(v, q.dtype)
     if sinks is not None:
         (dq, dk, dv), own = gradients_beside_sinks(m, q, k, v, at.dy, mask, pos, sinks, **attributes)
-        biased = mask is not None and attributes.get("mask_kind") == "bias"
-        by_mask = m.cast(unbroadcast(m, own.by_sum, mask), mask.dtype) if biased else None
+        by_mask: Value | None = None
+        if mask is not None and attributes.get("mask_kind") == "bias":
+            by_mask = m.cast(unbroadcast(m, own.by_sum, mask), mask.dtype)
+        assert own.by_sinks is not None, "there are sinks"
         return dq, m.cast(dk, kept[0]), m.cast(dv, kept[1]), by_mask, None, m.cast(own.by_sinks, sinks.dtype)
     dq, dk, dv = m.attention_backward_all(q, k, v, at.dy, mask, pos=pos, **attributes)
     found = dq, m.cast(dk, kept[0]), m.cast(dv, kept[1])
