@@ -75,6 +75,15 @@ LogicalResult AttentionOp::check(Adaptor op, EmitError error, SmallVectorImpl<Ty
       softcap && (!softcap->isFinite() || softcap->isNegative() || softcap->isZero()))
     return error() << "expects a positive, finite 'softcap', but got "
                    << softcap->convertToDouble();
+  if (!op.getSinks())
+    return success();
+  RankedTensorType sinks = tensor(op.getSinks());
+  if (sinks.getRank() != 1 || differ(sinks.getDimSize(0), heads.queries)) // C16
+    return error() << "expects 'sinks' to have one entry per query head, [" << heads.queries
+                   << "], but got " << mir::shapeText(sinks.getShape());
+  if (!sinks.getElementType().isF32() && sinks.getElementType() != element) // C16
+    return error() << "expects 'sinks' to be of f32 or of the element type of 'q', " << element
+                   << ", but got " << sinks.getElementType();
   return success();
 }
 

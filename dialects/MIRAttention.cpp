@@ -224,7 +224,22 @@ template <typename Op> static LogicalResult verifyAttention(Op op) {
   return success();
 }
 
-LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
+LogicalResult AttentionOp::verify() {
+  if (failed(verifyAttention(*this)))
+    return failure();
+  if (!getSinks())
+    return success();
+  RankedTensorType sinks = getSinks().getType();
+  int64_t heads = getNumHeads();
+  if (sinks.getRank() != 1 || !sizesAgree(sinks.getDimSize(0), heads)) // C13
+    return emitOpError("expects 'sinks' to have one entry per query head, [")
+           << heads << "], but got " << shapeText(sinks.getShape());
+  Type element = getQ().getType().getElementType();
+  if (!sinks.getElementType().isF32() && sinks.getElementType() != element) // C13
+    return emitOpError("expects 'sinks' to be of f32 or of the element type of 'q', ")
+           << element << ", but got " << sinks.getElementType();
+  return success();
+}
 
 LogicalResult AttentionBackwardOp::verify() { return verifyAttention(*this); }
 

@@ -21,6 +21,10 @@ def HIR_AttentionOp : HIR_BlockOp<"attention", [AttrSizedOperandSegments]> {
         p    = softmax(s) over the keys that are kept
         result[i] = sum_j p[j] * v[j]
 
+    With `sinks`, [H], each softmax has one more score, sinks[h], which no key has: it takes
+    a part of the weight, and adds nothing to the result. It is neither scaled nor capped,
+    and no mask hides it.
+
     | `mask_kind`      | keys that are kept                        |
     |------------------|-------------------------------------------|
     | `none`, `bias`   | all                                       |
@@ -72,22 +76,23 @@ def HIR_AttentionOp : HIR_BlockOp<"attention", [AttrSizedOperandSegments]> {
     - (C15) `k_scheme` is there exactly where `k_cache` is of i8, `v_scheme` where
       `v_cache` is. `head_dim` is a multiple of 32 then, and rows of the cache are of 34
       bytes for every 32 elements with q8_0, and of 18 with q4_0.
+    - (C16) `sinks` is [`num_heads`], of f32 or of the element type of `q`.
 
     ```mlir
     func.func @f(%q: tensor<1x?x64xf32>, %k: tensor<1x?x32xf32>, %v: tensor<1x?x32xf32>, %kc: tensor<1x512x32xf32>,
-                 %vc: tensor<1x512x32xf32>, %pos: tensor<1xi32>) -> (tensor<1x?x64xf32>, tensor<1x512x32xf32>, tensor<1x512x32xf32>) {
+                 %vc: tensor<1x512x32xf32>, %pos: tensor<1xi32>, %sinks: tensor<4xf32>) -> (tensor<1x?x64xf32>, tensor<1x512x32xf32>, tensor<1x512x32xf32>) {
       %plain = hir.attention %q, %k, %v heads 4 kv_heads 2 head_dim 16 mask causal
           : tensor<1x?x64xf32>, tensor<1x?x32xf32>, tensor<1x?x32xf32>
       %o, %caches:2 = hir.attention %plain, %k, %v heads 4 kv_heads 2 head_dim 16
-          mask sliding_window window 128 caches %kc, %vc at %pos scale 0.25 softcap 50.0
-          : tensor<1x?x64xf32>, tensor<1x?x32xf32>, tensor<1x?x32xf32>, tensor<1x512x32xf32>, tensor<1x512x32xf32>, tensor<1xi32>
+          mask sliding_window window 128 caches %kc, %vc at %pos sinks %sinks scale 0.25 softcap 50.0
+          : tensor<1x?x64xf32>, tensor<1x?x32xf32>, tensor<1x?x32xf32>, tensor<1x512x32xf32>, tensor<1x512x32xf32>, tensor<1xi32>, tensor<4xf32>
       return %o, %caches#0, %caches#1 : tensor<1x?x64xf32>, tensor<1x512x32xf32>, tensor<1x512x32xf32>
     }
     ```
   }];
   let arguments = (ins MIR_FloatTensor:$q, MIR_FloatTensor:$k, MIR_FloatTensor:$v,
       Optional<MIR_MaskTensor>:$mask, Optional<MIR_KeptTensor>:$k_cache,
-      Optional<MIR_KeptTensor>:$v_cache, Optional<MIR_PositionTensor>:$pos,
+      Optional<MIR_KeptTensor>:$v_cache, Optional<MIR_PositionTensor>:$pos, Optional<MIR_FloatTensor>:$sinks,
       I64Attr:$num_heads, OptionalAttr<I64Attr>:$num_kv_heads, I64Attr:$head_dim,
       HIR_MaskKindAttr:$mask_kind, OptionalAttr<I64Attr>:$window, OptionalAttr<F32Attr>:$scale,
       OptionalAttr<F32Attr>:$softcap, OptionalAttr<MIR_CacheSchemeAttr>:$k_scheme,
@@ -98,7 +103,7 @@ def HIR_AttentionOp : HIR_BlockOp<"attention", [AttrSizedOperandSegments]> {
   let assemblyFormat = [{
     $q `,` $k `,` $v `heads` $num_heads (`kv_heads` $num_kv_heads^)? `head_dim` $head_dim
     (`mask` `` $mask_kind^)? ($mask^)? (`window` $window^)?
-    (`caches` $k_cache^ `,` $v_cache `at` $pos)? (`scale` $scale^)? (`softcap` $softcap^)?
+    (`caches` $k_cache^ `,` $v_cache `at` $pos)? (`sinks` $sinks^)? (`scale` $scale^)? (`softcap` $softcap^)?
     (`k_scheme` `` $k_scheme^)? (`v_scheme` `` $v_scheme^)?
     attr-dict `:` type(operands)
   }];

@@ -18,6 +18,10 @@ def MIR_AttentionOp : MIR_Op<"attention", [
         s_j = s_j + mask[b, h, i, j]          with mask_kind = bias
         result_i = sum_j softmax(s)_j * v_j
 
+    **Sinks.** With `sinks`, each softmax has one more score, sinks[h], which no key has: it
+    takes a part of the weight, and adds nothing to the result. It is neither scaled nor
+    capped, and no mask hides it. A sink of -inf changes nothing.
+
     All is computed in f32 (f64 for f64) and rounded once; keys and values of f16 or bf16
     beside queries of f32 are widened first, without loss. **A query that sees no key
     gives zeros**, and keys that aren't seen have no influence, NaN included. A bias is
@@ -74,18 +78,20 @@ def MIR_AttentionOp : MIR_Op<"attention", [
     - (C11) `k_scheme` is present exactly where `k` is of i8, `v_scheme` where `v` is.
     - (C12) with a scheme, `layout` is packed, and `head_dim` a multiple of 32; rows are of
       34 bytes for every 32 elements with q8_0, and of 18 with q4_0.
+    - (C13) `sinks` is [num_heads], of f32 or of the element type of `q`.
 
     ```mlir
     func.func @f(%q: tensor<1x?x512xf32>, %k: tensor<1x128x256xf32>, %v: tensor<1x128x256xf32>,
-                 %pos: tensor<1xi32>) -> tensor<1x?x512xf32> {
-      %y = mir.attention %q, %k, %v pos(%pos : tensor<1xi32>) heads 8 kv_heads 4 head_dim 64
-          masked sliding_window window 32 : tensor<1x?x512xf32>, tensor<1x128x256xf32>
+                 %pos: tensor<1xi32>, %sinks: tensor<8xf32>) -> tensor<1x?x512xf32> {
+      %y = mir.attention %q, %k, %v pos(%pos : tensor<1xi32>) sinks(%sinks : tensor<8xf32>)
+          heads 8 kv_heads 4 head_dim 64 masked sliding_window window 32
+          : tensor<1x?x512xf32>, tensor<1x128x256xf32>
       return %y : tensor<1x?x512xf32>
     }
     ```
   }];
   let arguments = (ins MIR_FloatTensor:$q, MIR_KeptTensor:$k, MIR_KeptTensor:$v,
-      Optional<MIR_MaskTensor>:$mask, Optional<MIR_PositionTensor>:$pos,
+      Optional<MIR_MaskTensor>:$mask, Optional<MIR_PositionTensor>:$pos, Optional<MIR_FloatTensor>:$sinks,
       I64Attr:$num_heads, OptionalAttr<I64Attr>:$num_kv_heads, I64Attr:$head_dim,
       DefaultValuedAttr<MIR_MaskKindAttr, "MaskKind::None">:$mask_kind,
       OptionalAttr<I64Attr>:$window, OptionalAttr<F32Attr>:$scale, OptionalAttr<F32Attr>:$softcap,
@@ -94,6 +100,7 @@ def MIR_AttentionOp : MIR_Op<"attention", [
   let results = (outs MIR_FloatTensor:$result);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`mask` `(` $mask^ `:` type($mask) `)`)? (`pos` `(` $pos^ `:` type($pos) `)`)?
+    (`sinks` `(` $sinks^ `:` type($sinks) `)`)?
     `heads` $num_heads (`kv_heads` $num_kv_heads^)? `head_dim` $head_dim (`layout` `` $layout^)?
     (`masked` `` $mask_kind^)? (`window` $window^)? (`scale` $scale^)? (`softcap` $softcap^)?
     (`k_scheme` `` $k_scheme^)? (`v_scheme` `` $v_scheme^)?

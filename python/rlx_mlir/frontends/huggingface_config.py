@@ -64,10 +64,10 @@ def read_config(folder: Path) -> FolderConfig:
             f"{document.path}: 'model_type' {shortened(kind)} is not supported, known are {', '.join(FAMILIES)}"
             + (f"; the nearest is {close}" if close else "")
         )
-    found = document.refused({**REFUSED, **family.refused})
+    found = document.refused(_refused(document, family))
     if family.part:
         document = _part(document, family)
-        found += document.refused({**REFUSED, **family.refused})
+        found += document.refused(_refused(document, family))
     reader = _Reader(document, family)
     word = reader.value(family.activation) or family.activations[0]
     if word not in family.activations:
@@ -80,6 +80,15 @@ def read_config(folder: Path) -> FolderConfig:
     metadata: dict[str, Any] = {"general.architecture": family.architecture}
     metadata |= {f"{family.architecture}.{key}": value for key, value in values.items()}
     return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document)
+
+
+def _refused(document: Document, family: Family) -> dict[str, tuple[object, ...]]:
+    """What is refused of a document, which may name a method of packing that the family's tensors are read by."""
+    asked = {**REFUSED, **family.refused}
+    packing = document.content.get("quantization_config")
+    if isinstance(packing, dict) and packing.get("quant_method") in family.packed:
+        del asked["quantization_config"]
+    return asked
 
 
 def _part(document: Document, family: Family) -> Document:
@@ -226,6 +235,8 @@ class _Reader:
         given = content.get("rope_parameters")
         if given is None:
             given = content.get("rope_scaling")
+        if given is None:
+            given = self.family.defaults.get("rope_parameters")
         if not isinstance(given, dict | None):
             raise self.document.fail("rope_parameters", "an object", given)
         found = dict(given or {})

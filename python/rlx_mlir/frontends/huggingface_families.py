@@ -91,7 +91,11 @@ class Family:
         switched: the window is there only where `use_sliding_window` says so.
         refused: keys beside `REFUSED`.
         plus_one: norms multiply by 1 + weight.
+        bare: tensors of a layer whose names have no such end, and what GGUF calls them.
         split_experts: a layer has a tensor for each expert, or one with gate and up of all experts.
+        mixed_experts: tensors of all experts have gates and ups in turns, and biases; dense ones are [inputs, outputs],
+            others are blocks of MXFP4 and their scales.
+        packed: the methods of `quantization_config` whose tensors are read.
         part: the entry of `config.json` that describes the language model, where that is one part of several, of which
             the others are for what isn't text, and aren't read; empty where it is the whole.
     """
@@ -107,7 +111,10 @@ class Family:
     switched: bool = False
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     plus_one: bool = False
+    bare: Mapping[str, str] = field(default_factory=dict)
     split_experts: bool = False
+    mixed_experts: bool = False
+    packed: tuple[str, ...] = ()
     part: str = ""
 
 
@@ -272,6 +279,47 @@ FAMILIES: dict[str, Family] = {
             defaults={**dict.fromkeys(_GRANITE_SCALES, 1.0), "num_local_experts": 8, "num_experts_per_tok": 2},
             refused=_NO_BIASES,
             split_experts=True,
+        ),
+        Family(
+            "gpt_oss",
+            "gpt-oss",
+            {
+                **_ATTENTION,
+                "input_layernorm": "attn_norm",
+                "post_attention_layernorm": "post_attention_norm",
+                "mlp.router": "ffn_gate_inp",
+            },
+            numbers={**_EXPERTS, "intermediate_size": "expert_feed_forward_length"},
+            defaults={
+                "num_attention_heads": 64,
+                "num_key_value_heads": 8,
+                "head_dim": 64,
+                "num_local_experts": 128,
+                "num_experts_per_tok": 4,
+                "vocab_size": 201088,
+                "max_position_embeddings": 131072,
+                "rms_norm_eps": 1e-5,
+                "sliding_window": 128,
+                "sliding_window_pattern": 2,
+                "rope_theta": 150000.0,
+                "rope_parameters": {
+                    "rope_type": "yarn",
+                    "factor": 32.0,
+                    "beta_fast": 32.0,
+                    "beta_slow": 1.0,
+                    "truncate": False,
+                    "original_max_position_embeddings": 4096,
+                },
+            },
+            windows="period",
+            refused={
+                "attention_bias": (None, True),
+                "swiglu_alpha": (None, 1.702),
+                "swiglu_limit": (None, 7.0),
+            },
+            bare={"self_attn.sinks": "attn_sinks.weight"},
+            mixed_experts=True,
+            packed=("mxfp4",),
         ),
     )
 }

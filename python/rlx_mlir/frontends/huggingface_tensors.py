@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ModelFileError, UnsupportedError
-from ..formats import FORMATS_BY_ID
+from ..formats import get_format
 from . import safetensors
 from .huggingface_config import FolderConfig
 from .huggingface_families import OUTSIDE
@@ -23,7 +24,7 @@ from .safetensors import SafetensorsFile
 Bytes = npt.NDArray[np.uint8]
 
 _DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
-_NUMBERS = {fmt.name: number for number, fmt in FORMATS_BY_ID.items() if fmt.name in _DTYPES}
+_STORED = {**_DTYPES, "u8": np.dtype(np.uint8)}
 _LISTED = 8  # names that an error spells out
 
 #: What stands before the names of a language model that is a part of a model: what replaces it, of either form.
@@ -32,6 +33,9 @@ _PREFIXES = (("language_model.model.", "model."), ("model.language_model.", "mod
 _OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\..+")
 _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
 _EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight")
+#: Of experts whose gates and ups take turns: matrices, biases, and blocks of MXFP4 with their scales.
+_MIXED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj(|_bias|_blocks|_scales)")
+_MIXED_RANKS = {"": 3, "_bias": 2, "_blocks": 4, "_scales": 3}
 _JOINED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj|block_sparse_moe\.(input|output)_linear\.weight")
 #: What the matrices of an expert are.
 _WORDS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w2": "down", "w3": "up"}
@@ -58,6 +62,7 @@ class FolderTensors:
         self.made: dict[str, Callable[[], np.ndarray]] = {}
         self._path, self._config, self._data = path, config, data
         self._experts: dict[str, dict[int, tuple[int, safetensors.TensorInfo]]] = {}
+        self._blocks: dict[tuple[str, str], dict[str, tuple[int, safetensors.TensorInfo]]] = {}
         unknown, types = [], []
         for part, file in enumerate(files):
             for info in file.tensors.values():
@@ -67,7 +72,8 @@ class FolderTensors:
                     info = _renamed(info)
                 if _BUFFER.fullmatch(info.name):
                     continue
-                if info.type not in _DTYPES:
+                packed = config.family.mixed_experts and info.name.endswith(("_blocks", "_scales"))
+                if info.type not in (_STORED if packed else _DTYPES):
                     types.append(f"'{info.name}' is {info.type}")
                 elif not self._take(part, info):
                     unknown.append(f"'{info.name}'")
@@ -75,6 +81,8 @@ class FolderTensors:
             self._refuse(types, unknown)
         for name, each in self._experts.items():
             self._stack(name, each)
+        for (layer, word), kinds in self._blocks.items():
+            self._unpack(layer, word, kinds)
         for name, values in config.tensors.items():
             self._make(name, values.shape, "f32", partial(np.array, values))
         if config.tied:  # then transformers doesn't read it either
@@ -102,9 +110,12 @@ class FolderTensors:
         name = OUTSIDE.get(info.name)
         if layer is not None:
             own, _, kind = layer[2].rpartition(".")
+            prefix = f"blk.{int(layer[1])}"
             if own in family.layer and kind in ("weight", "bias"):
-                name = f"blk.{int(layer[1])}.{family.layer[own]}.{kind}"
-            elif family.split_experts and self._take_experts(part, info, f"blk.{int(layer[1])}", layer[2]):
+                name = f"{prefix}.{family.layer[own]}.{kind}"
+            elif layer[2] in family.bare:
+                name = f"{prefix}.{family.bare[layer[2]]}"
+            elif self._take_experts(part, info, prefix, layer[2]):
                 return True
         if name is None:
             return False
@@ -116,12 +127,16 @@ class FolderTensors:
         elif info.begin % _DTYPES[info.type].itemsize:  # a header of any length may stand before
             self._make(name, info.shape, info.type, partial(np.array, self._values(part, info)))
         else:
-            size, number = info.end - info.begin, _NUMBERS[info.type]
+            size, number = info.end - info.begin, _number(info.type)
             self.tensors[name] = TensorInfo(name, info.shape, info.type, number, info.begin, size, 0, part)
         return True
 
     def _take_experts(self, part: int, info: safetensors.TensorInfo, layer: str, name: str) -> bool:
-        """Takes a tensor of one expert, or of all."""
+        """Takes a tensor of one expert, or of all, where the family has such ones."""
+        if self._config.family.mixed_experts:
+            return self._take_mixed(part, info, layer, name)
+        if not self._config.family.split_experts:
+            return False
         single, joined = _EXPERT.fullmatch(name), _JOINED_EXPERTS.fullmatch(name)
         if single is not None:
             stacked = f"{layer}.ffn_{_WORDS[single[2]]}_exps.weight"
@@ -140,6 +155,51 @@ class FolderTensors:
             self._make(f"{layer}.ffn_{word}_exps.weight", shape, info.type, partial(np.array, own))
         return True
 
+    def _take_mixed(self, part: int, info: safetensors.TensorInfo, layer: str, name: str) -> bool:
+        """Takes a tensor of all experts in which outputs are last, and those of gate and up take turns."""
+        found = _MIXED_EXPERTS.fullmatch(name)
+        if found is None or len(info.shape) != _MIXED_RANKS[found[2]]:
+            return False
+        word, kind = found[1], found[2]
+        if kind in ("_blocks", "_scales"):
+            self._blocks.setdefault((layer, word), {})[kind] = part, info
+            return True
+        values = self._values(part, info)
+        if word == "gate_up" and values.shape[-1] % 2:
+            return False
+        for own, step in _turns(word).items():
+            picked = values[..., step]
+            if kind == "_bias":
+                make = partial(picked.astype, np.float32)
+                self._make(f"{layer}.ffn_{own}_exps.bias", picked.shape, "f32", make)
+            else:
+                rows = picked.swapaxes(1, 2)
+                self._make(f"{layer}.ffn_{own}_exps.weight", rows.shape, info.type, partial(np.array, rows))
+        return True
+
+    def _unpack(self, layer: str, word: str, kinds: Mapping[str, tuple[int, safetensors.TensorInfo]]) -> None:
+        """Makes tensors of blocks of MXFP4 [experts, outputs, blocks, 16] and their scales."""
+        shapes = {kind: list(info.shape) for kind, (_, info) in kinds.items()}
+        blocks, scales = shapes.get("_blocks", []), shapes.get("_scales")
+        fits = {info.type for _, info in kinds.values()} == {"u8"} and blocks[:3] == scales and blocks[3:] == [16]
+        if not fits or (word == "gate_up" and blocks[1] % 2):
+            given = ", ".join(f"{kind[1:]} {shape} of {kinds[kind][1].type}" for kind, shape in sorted(shapes.items()))
+            raise ModelFileError(
+                f"experts of MXFP4 must be blocks [experts, outputs, n, 16] and scales [experts, outputs, n] of u8, "
+                f"outputs of gate_up an even number, but those of '{layer}', {word}_proj, are {given}",
+                path=self._path,
+            )
+        codes, exponents = (self._values(*kinds[kind]) for kind in ("_blocks", "_scales"))
+        for own, step in _turns(word).items():
+            name = f"{layer}.ffn_{own}_exps.weight"
+            if name in self.tensors:
+                raise ModelFileError(
+                    f"'{name}' must be given once, but is there as numbers and as blocks", path=self._path
+                )
+            experts, rows, count = exponents[:, step].shape
+            make = partial(_mxfp4_rows, codes[:, step], exponents[:, step])
+            self._make(name, (experts, rows, count * get_format("mxfp4").block), "mxfp4", make)
+
     def _stack(self, name: str, each: Mapping[int, tuple[int, safetensors.TensorInfo]]) -> None:
         """Makes one tensor of those of all experts."""
         infos = [each[number][1] for number in sorted(each)]
@@ -155,15 +215,40 @@ class FolderTensors:
 
     def _values(self, part: int, info: safetensors.TensorInfo) -> np.ndarray:
         """The elements, a view of the mapped file."""
-        values: np.ndarray = self._data[part][info.begin : info.end].view(_DTYPES[info.type])
+        values: np.ndarray = self._data[part][info.begin : info.end].view(_STORED[info.type])
         return values.reshape(info.shape)
 
     def _make(self, name: str, shape: Iterable[int], type: str, make: Callable[[], np.ndarray]) -> None:
         """A tensor that is made when it is asked for."""
         sizes = tuple(shape)
-        size = int(np.prod(sizes, dtype=np.int64)) * _DTYPES[type].itemsize
-        self.tensors[name] = TensorInfo(name, sizes, type, _NUMBERS[type], 0, size, 0)
+        size = math.prod(sizes[:-1]) * get_format(type).row_bytes(sizes[-1])
+        self.tensors[name] = TensorInfo(name, sizes, type, _number(type), 0, size, 0)
         self.made[name] = make
+
+
+def _number(type: str) -> int:
+    """The number that GGUF files have for a type."""
+    number = get_format(type).type_id
+    assert number is not None, "types of GGUF files alone are taken"
+    return number
+
+
+def _turns(word: str) -> dict[str, slice]:
+    """Which outputs of a tensor of experts are those of what."""
+    return {"gate": slice(0, None, 2), "up": slice(1, None, 2)} if word == "gate_up" else {"down": slice(None)}
+
+
+def _mxfp4_rows(codes: np.ndarray, exponents: np.ndarray) -> npt.NDArray[np.uint8]:
+    """Blocks of GGUF files [..., n, 17]: the scale, and bytes of which byte i has codes i and i + 16.
+
+    In folders, byte i of `codes`, [..., n, 16], has codes 2 i and 2 i + 1.
+    """
+    first, second = codes[..., :8], codes[..., 8:]
+    found = np.empty((*exponents.shape, 17), np.uint8)
+    found[..., 0] = exponents
+    found[..., 1::2] = (first & 15) | ((second & 15) << 4)
+    found[..., 2::2] = (first >> 4) | (second & 0xF0)
+    return found
 
 
 def _renamed(info: safetensors.TensorInfo) -> safetensors.TensorInfo:

@@ -105,9 +105,19 @@ def attended(draft: Draft) -> tuple[dict[str, Value | None], dict[str, object]]:
     return operands, attributes
 
 
+def sinks_of(draft: Draft, heads: object, dtype: str) -> Value | None:
+    """Sinks of so many heads, at times."""
+    assert isinstance(heads, int)
+    return draft.new([heads], draft.choose(["f32", dtype]), param=0.5) if draft.chance(0.3) else None
+
+
 @generates("mir.attention", sums=True)
 def attention(draft: Draft) -> None:
-    draft.emit("mir.attention", *attended(draft))
+    operands, attributes = attended(draft)
+    q = operands["q"]
+    assert q is not None
+    operands["sinks"] = sinks_of(draft, attributes["num_heads"], word(q))
+    draft.emit("mir.attention", operands, attributes)
 
 
 @generates("mir.attention_backward", sums=True)
@@ -132,6 +142,7 @@ def cached_attention(draft: Draft) -> None:
     if caches:
         operands |= cache_pair(draft, batch, rows, kv * d, dtype)
         operands["pos"] = position(draft, batch, rows, queries)
+    operands["sinks"] = sinks_of(draft, h, dtype)
     attributes |= {"num_heads": h, "num_kv_heads": kv if kv != h or draft.chance(0.5) else None, "head_dim": d}
     draft.emit("hir.attention", operands, attributes | scaling(draft))
 

@@ -204,6 +204,7 @@ class Blocks(Graph, Images):
         k_cache: Value | None = None,
         v_cache: Value | None = None,
         pos: Value | None = None,
+        sinks: Value | None = None,
         k_scheme: str | None = None,
         v_scheme: str | None = None,
         **options: Unpack[Options],
@@ -221,6 +222,7 @@ class Blocks(Graph, Images):
             layout: `packed`; `bhsd` and `bshd` are of the primitive, which this builds then.
             k_cache, v_cache: [B, P, num_kv_heads * head_dim]; k and v are written to rows pos[b], pos[b] + 1, ….
             pos: [B] i32, the position of the first query. It comes with the caches; the primitive takes it alone.
+            sinks: [num_heads], one more score of each softmax, which no key has: it takes a part of the weight.
             k_scheme, v_scheme: `q8_0` or `q4_0` where a cache is i8 [B, P, bytes], of blocks of 32 elements, or with
                 the primitive k or v.
 
@@ -245,12 +247,14 @@ class Blocks(Graph, Images):
                 softcap=softcap,
                 layout=layout,
                 pos=pos,
+                sinks=sinks,
                 **schemes,
                 **options,
             )
         if not _is_packed(layout):
             raise place.caller().error(f"'hir.attention' with caches has layout packed only, but got {layout!r}")
         operands = {"q": q, "k": k, "v": v, "mask": mask, "k_cache": k_cache, "v_cache": v_cache, "pos": pos}
+        operands["sinks"] = sinks
         attributes = {
             "num_heads": num_heads,
             "num_kv_heads": num_kv_heads,

@@ -534,6 +534,7 @@ class Primitives(
         softcap: float | None = None,
         layout: str = "packed",
         pos: Value | None = None,
+        sinks: Value | None = None,
         k_scheme: str | None = None,
         v_scheme: str | None = None,
         **options: Unpack[Options],
@@ -549,9 +550,10 @@ class Primitives(
             scale: 1 / sqrt(head_dim) by default.
             softcap: c: scores become c tanh(score / c), before masks and biases.
             pos: [B] i32, the position of the first query; without it the last query stands at the last key.
+            sinks: [num_heads], one more score of each softmax, which no key has: it takes a part of the weight.
             k_scheme, v_scheme: `q8_0` or `q4_0` where k or v are i8 [B, Sk, bytes], what `cache_update` wrote.
         """
-        operands = {"q": q, "k": k, "v": v, "mask": mask, "pos": pos}
+        operands = {"q": q, "k": k, "v": v, "mask": mask, "pos": pos, "sinks": sinks}
         attributes = {
             "num_heads": num_heads,
             "num_kv_heads": num_kv_heads,

@@ -188,6 +188,7 @@ def lower_attention(op: hir.AttentionOp, rewriter: Rewriter) -> None:
         values,
         mask=op.mask,
         pos=op.pos,
+        sinks=op.sinks,
         num_heads=op.num_heads,
         num_kv_heads=op.num_kv_heads,
         head_dim=op.head_dim,

@@ -97,6 +97,7 @@ class Scores:
         factor: of products of queries and keys.
         scores: [B, Hkv, G, Sq, Sk], -inf where a key isn't seen.
         seen: where one is, of the same shape.
+        sinks: one more score of each softmax, which no key has: [Hkv, G, 1, 1]; None without them.
         capped: tanh(score / softcap), without biases and masks; None without softcap.
     """
 
@@ -106,6 +107,7 @@ class Scores:
     factor: np.floating
     scores: np.ndarray
     seen: np.ndarray
+    sinks: np.ndarray | None
     capped: np.ndarray | None
 
     @classmethod
@@ -116,6 +118,7 @@ class Scores:
         v: np.ndarray,
         mask: np.ndarray | None,
         pos: np.ndarray | None,
+        sinks: np.ndarray | None = None,
         *,
         num_heads: int,
         head_dim: int,
@@ -152,14 +155,22 @@ class Scores:
             scores = scores + grouped(widen(mask))
         seen = visible_keys(mask_kind, batch, rows, columns, mask=mask, pos=pos, window=window)
         seen = np.broadcast_to(grouped(seen), scores.shape)
-        return cls(queries, keys, values, factor, np.where(seen, scores, dtype(-np.inf)), seen, capped)
+        own = None if sinks is None else widen(sinks).astype(dtype).reshape(kv_heads, group, 1, 1)
+        return cls(queries, keys, values, factor, np.where(seen, scores, dtype(-np.inf)), seen, own, capped)
 
     def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """The exponentials of the scores, of which the largest of a row is 1, and their sums: 0 where all are -inf."""
+        """The exponentials of the scores, of which the largest of a row is 1, and their sums: 0 where all are -inf.
+
+        A sink is one of the scores that sums and the largest are of.
+        """
         largest = np.max(self.scores, axis=-1, keepdims=True, initial=-np.inf)
+        if self.sinks is not None:
+            largest = np.maximum(largest, self.sinks)
         # Where all scores are -inf, each weight is 0 rather than exp(-inf + inf).
-        weights = np.exp(self.scores - np.where(np.isneginf(largest), 0, largest))
-        return weights, np.sum(weights, axis=-1, keepdims=True)
+        shift = np.where(np.isneginf(largest), 0, largest)
+        weights = np.exp(self.scores - shift)
+        total = np.sum(weights, axis=-1, keepdims=True)
+        return weights, total if self.sinks is None else total + np.exp(self.sinks - shift)
 
 
 @reference(mir.AttentionOp)
@@ -169,6 +180,7 @@ def attention(
     v: np.ndarray,
     mask: np.ndarray | None = None,
     pos: np.ndarray | None = None,
+    sinks: np.ndarray | None = None,
     *,
     num_heads: int,
     head_dim: int,
@@ -181,10 +193,10 @@ def attention(
     k_scheme: str | None = None,
     v_scheme: str | None = None,
 ) -> np.ndarray:
-    """softmax(cap(scale <q, k>) + bias) v over the visible keys of each query; zeros where it sees none."""
+    """softmax(cap(scale <q, k>) + bias) v over a query's visible keys and its sink; zeros where it sees none."""
     k, v = (x if scheme is None else decoded(x, scheme) for x, scheme in ((k, k_scheme), (v, v_scheme)))
     found = Scores.of(
-        *(q, k, v, mask, pos),
+        *(q, k, v, mask, pos, sinks),
         num_heads=num_heads,
         head_dim=head_dim,
         num_kv_heads=num_kv_heads,
@@ -459,7 +471,7 @@ def mask_by_head(mask: ir.Value, heads: _Heads) -> tuple[ir.Value, Map]:
 def lower_attention(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """attention(q, k, v) -> s = cap(scale <q, k>) + bias; m = max s; w = exp(s - m); (sum_j w v) / sum_j w
 
-    Heads are views: nothing repeats the keys and values of a group.
+    Heads are views: nothing repeats the keys and values of a group. A sink is among what m and the last sum are of.
     """
     heads = _Heads(op)
     visible = _Visibility(op, heads)
@@ -496,10 +508,25 @@ def lower_attention(op: ir.AnyOp, rewriter: Rewriter) -> None:
         # Where all scores are -inf, each weight is 0 rather than exp(-inf + inf).
         return s.compare("eq", -math.inf).select(0, exp(s - most))
 
+    if op.sinks is not None:
+        sinks = split_dims(op.sinks, [[0, 1]], [heads.kv_heads, heads.group]), [h, g]
+
+        def highest(most: Scalar, sink: Scalar, _: Scalar) -> Scalar:
+            return most.max(sink.to(wide))
+
+        destination = [(empty(row_sizes, wide), rows)]
+        largest = generic(4, [(largest, rows), sinks], destination, highest)
+
     weights = generic(
         5, [(scores, [*rows, j]), (largest, rows)], [(empty([*row_sizes, heads.keys], wide), [*rows, j])], weight
     )
     total = reduced(5, [(weights, [*rows, j])], row_sizes, rows, 0, lambda w, total: total + w)
+    if op.sinks is not None:
+
+        def with_sink(total: Scalar, most: Scalar, sink: Scalar, _: Scalar) -> Scalar:
+            return total + weight(sink.to(wide), most, total)
+
+        total = generic(4, [(total, rows), (largest, rows), sinks], destination, with_sink)
 
     def weigh(w: Scalar, v: Scalar, *rest: Scalar) -> Scalar:
         *operands, total = rest

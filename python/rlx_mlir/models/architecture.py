@@ -7,9 +7,9 @@ All are decoders of the same plan, and differ in what stands in it:
     y = h + s [norm]((act(n Wg) * (n Wu)) Wd)                               n = [norm](h)
 
 What is in brackets is an architecture's choice, as are the function ``act``, how positions rotate and in which layers,
-which layers see a window of the last keys only, what scores, sums, rows of the table and logits are multiplied by, and
-whether the second line is one network or some of many that a router chooses. Norms divide by the root of the mean
-square.
+which layers see a window of the last keys only, whether softmax has a sink, what scores, sums, rows of the table and
+logits are multiplied by, and whether the second line is one network or some of many that a router chooses. Norms divide
+by the root of the mean square.
 """
 
 from __future__ import annotations
@@ -50,6 +50,19 @@ class LocalLayers:
 
 
 @dataclass(frozen=True)
+class Clamped:
+    """How gate g and up u are joined where both are bounded: (u + 1) g sigmoid(slope g).
+
+    Attributes:
+        slope: of the gate's sigmoid.
+        limit: g is at most it, and u lies between it and its negative.
+    """
+
+    slope: float
+    limit: float
+
+
+@dataclass(frozen=True)
 class Experts:
     """Feed-forward networks of which a router gives each token its own few, weighted by softmax.
 
@@ -59,11 +72,18 @@ class Experts:
         own_width: the file says how wide they are inside (``expert_feed_forward_length``); otherwise it is what it says
             of single networks.
         shared: every token has one more network, whose result is multiplied by the sigmoid of a product with the token.
+        of_chosen: scores choose, and softmax is of those that were chosen alone. That is what `normalised` weights are
+            but for rounding, and but for scores so far apart that softmax of all makes some 0.
+        biases: the router's scores, and each product of an expert, have biases.
+        clamped: how gate and up are joined, where that isn't by the architecture's ``activation``.
     """
 
     normalised: bool
     own_width: bool = False
     shared: bool = False
+    of_chosen: bool = False
+    biases: bool = False
+    clamped: Clamped | None = None
 
 
 REFUSED: Mapping[str, tuple[object, ...]] = {
@@ -128,9 +148,12 @@ class Architecture:
         rope_factors: tensors that divide the frequencies, each of which the file may have: `ROPE_FACTORS`, or
             `LONG_ROPE_FACTORS` for sequences up to the context that a model was made for, and longer ones.
         qkv_bias: queries, keys and values have biases.
+        output_bias: so has the product behind attention.
+        sinks: softmax has one more score, without a value, in each query head.
         head_norms: queries and keys are normed before they are rotated: ``head``, each head, or ``row``, all heads at
             once; empty where they aren't.
         pre_norms: what attention and the feed-forward network read is normed.
+        ffn_norm: what files call the norm of what the feed-forward network reads.
         post_norms: what they give is normed, before it is added.
         activation: the function of the gate, by the name of its operation.
         scaled_embedding: rows of the table are multiplied by sqrt(hidden).
@@ -138,6 +161,7 @@ class Architecture:
         wide_scale_layers: numbers of layers of the models whose attention scores are divided by sqrt(hidden / heads)
             in place of sqrt(head_dim).
         unrotated_period: layer i doesn't rotate queries and keys where i + 1 is a multiple of it; 0 where all do.
+        whole_pairs: the bounds between which YaRN stretches in part are whole pairs; no key of GGUF files says so.
         experts: what the feed-forward networks are, where they are experts.
         possible_experts: what they are where the file has some (``expert_count``).
         joined: tensors that hold the rows of several ones of `layer_tensors`, which a file may have in their place.
@@ -150,14 +174,18 @@ class Architecture:
     rope_style: str
     rope_factors: tuple[str, ...] = ()
     qkv_bias: bool = False
+    output_bias: bool = False
+    sinks: bool = False
     head_norms: str = ""
     pre_norms: bool = True
+    ffn_norm: str = "ffn_norm"
     post_norms: bool = False
     activation: str = "silu"
     scaled_embedding: bool = False
     local: LocalLayers | None = None
     wide_scale_layers: frozenset[int] = frozenset()
     unrotated_period: int = 0
+    whole_pairs: bool = True
     experts: Experts | None = None
     possible_experts: Experts | None = None
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -191,11 +219,15 @@ class Architecture:
             widths = ("q_width", "kv_width") if self.head_norms == "row" else ("head_dim", "head_dim")
             names = ("attn_q_norm", "attn_k_norm")
             rules += [TensorRule(f"{name}.weight", (width,)) for name, width in zip(names, widths, strict=True)]
+        if self.sinks:
+            rules.append(TensorRule("attn_sinks.weight", ("heads",)))
         rules.append(TensorRule("attn_output.weight", ("hidden", "q_width")))
+        if self.output_bias:
+            rules.append(TensorRule("attn_output.bias", ("hidden",)))
         if self.post_norms:
             rules.append(TensorRule("post_attention_norm.weight", ("hidden",)))
         if self.pre_norms:
-            rules.append(TensorRule("ffn_norm.weight", ("hidden",)))
+            rules.append(TensorRule(f"{self.ffn_norm}.weight", ("hidden",)))
         rules += self._feed_forward
         if self.post_norms:
             rules.append(TensorRule("post_ffw_norm.weight", ("hidden",)))
@@ -206,6 +238,10 @@ class Architecture:
         if not self.experts:
             return _gated("", "ffn")
         rules = (TensorRule("ffn_gate_inp.weight", ("experts", "hidden")), *_gated("_exps", "expert_ffn", "experts"))
+        if self.experts.biases:
+            widths = {"gate": "expert_ffn", "up": "expert_ffn", "down": "hidden"}
+            rules += (TensorRule("ffn_gate_inp.bias", ("experts",)),)
+            rules += tuple(TensorRule(f"ffn_{word}_exps.bias", ("experts", width)) for word, width in widths.items())
         if self.experts.shared:
             rules += (TensorRule("ffn_gate_inp_shexp.weight", ("hidden",)), *_gated("_shexp", "shared_ffn"))
         return rules
@@ -225,6 +261,8 @@ class Architecture:
             if self.experts.shared:
                 known.add("expert_shared_feed_forward_length")
         asked = {**REFUSED, **(REFUSED_OF_EXPERTS if self.experts else {})}
+        if self.experts and self.experts.of_chosen:
+            asked |= {"expert_gating_func": (0, 3), "expert_weights_norm": (True,)}
         return {key: neutral for key, neutral in asked.items() if key not in known}
 
 
@@ -313,6 +351,23 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         Architecture("smollm3", rope_style="interleaved", unrotated_period=4, local=_ALL_LOCAL),
         Architecture("olmo2", rope_style="half", head_norms="row", pre_norms=False, post_norms=True),
+        Architecture(
+            "gpt-oss",
+            rope_style="half",
+            qkv_bias=True,
+            output_bias=True,
+            sinks=True,
+            ffn_norm="post_attention_norm",
+            local=LocalLayers(period=2),
+            whole_pairs=False,
+            experts=Experts(
+                normalised=True,
+                own_width=True,
+                of_chosen=True,
+                biases=True,
+                clamped=Clamped(slope=1.702, limit=7.0),
+            ),
+        ),
         _GRANITE,
         replace(_GRANITE, name="granitemoe", experts=Experts(normalised=True)),
     )
@@ -327,6 +382,7 @@ __all__ = [
     "REFUSED_OF_EXPERTS",
     "ROPE_FACTORS",
     "Architecture",
+    "Clamped",
     "Experts",
     "LocalLayers",
     "TensorRule",

@@ -140,6 +140,7 @@ class ModelConfig:
             "q_width": self.heads * self.head_dim,
             "kv_width": self.kv_width,
             "head_dim": self.head_dim,
+            "heads": self.heads,
             "ffn": self.ffn,
             "experts": self.experts,
             "expert_ffn": self.expert_ffn,
@@ -177,7 +178,7 @@ class ModelConfig:
     def is_plain(self) -> bool:
         """Whether a layer is what the block `llama_decoder_block` computes."""
         plan = self.plan
-        choices: list[object] = [plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms]
+        choices: list[object] = [plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms, plan.sinks]
         choices += [self.local, self.unrotated, self.experts, self.attention_softcap, self.residual_scale != 1.0]
         choices += [self.rope_style == "half" and self.rope_dims < self.head_dim]
         return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
@@ -413,7 +414,7 @@ def _rope(keys: _Keys, architecture: Architecture, layers: int, head_dim: int, c
     base, scale = keys.number("rope.freq_base", 10000.0), _rope_scale(keys)
     original = keys.integer("rope.scaling.original_context_length", context)
     attention = keys.number("rope.scaling.attn_factor", 1.0)
-    yarn = _yarn(keys, base, original)
+    yarn = _yarn(keys, base, original, architecture.whole_pairs)
     if yarn is not None:
         attention *= 1.0 + 0.1 * math.log(max(scale, 1.0))
     rotated = keys.flags("rope.layers", layers)
@@ -433,8 +434,8 @@ def _rope(keys: _Keys, architecture: Architecture, layers: int, head_dim: int, c
     }
 
 
-def _yarn(keys: _Keys, base: float, original: int) -> Yarn | None:
-    """In which pairs positions are stretched; None for all."""
+def _yarn(keys: _Keys, base: float, original: int, whole: bool) -> Yarn | None:
+    """In which pairs positions are stretched; None for all. `whole` is whether bounds are whole pairs by default."""
     mixed, stretched = keys.get("rope.scaling.yarn_ext_factor"), keys.get("rope.scaling.type") == "yarn"
     allowed = (None, -1.0, 0.0, 1.0) if stretched else (None, -1.0, 0.0)
     if not _is_plain(mixed, *allowed):
@@ -448,7 +449,7 @@ def _yarn(keys: _Keys, base: float, original: int) -> Yarn | None:
         raise keys.fail("rope.freq_base", "above 1 where positions are stretched by YaRN", base)
     fast = keys.number("rope.scaling.yarn_beta_fast", 32.0)
     slow = keys.number("rope.scaling.yarn_beta_slow", 1.0)
-    return Yarn(original, fast, slow, keys.flag("rope.scaling.yarn_truncate", True))
+    return Yarn(original, fast, slow, keys.flag("rope.scaling.yarn_truncate", whole))
 
 
 def _local_layers(keys: _Keys, architecture: Architecture, layers: int, context: int) -> dict[str, Any]:

@@ -172,7 +172,7 @@ class Layer:
         with self.graph.scope(name):
             attended, new_k, new_v = self._attend(self._pre_norm(x, "attn_norm"), caches)
             h = self._add(x, self._post_norm(attended, "post_attention_norm"), "attn_output")
-            n = self._pre_norm(h, "ffn_norm")
+            n = self._pre_norm(h, self.config.plan.ffn_norm)
             found = self._experts(n) if self.config.experts else self._feed_forward(n)
             return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down"), new_k, new_v
 
@@ -185,6 +185,10 @@ class Layer:
 
     def _weight(self, name: str) -> Value:
         return self.params[f"blk.{self.number}.{name}.weight"]
+
+    def _bias(self, name: str) -> Value | None:
+        """What is added to a product; None for those without one."""
+        return self.params.get(f"blk.{self.number}.{name}.bias")
 
     def _block(self, x: Value, k_cache: Value, v_cache: Value) -> tuple[Value, Value, Value]:
         """The layer as one block."""
@@ -223,7 +227,7 @@ class Layer:
 
     def _attend(self, n: Value, caches: tuple[Value, Value] | None) -> tuple[Value, Any, Any]:
         config, local = self.config, self.config.is_local(self.number)
-        q, k, v = (self._project(n, name) for name in ("attn_q", "attn_k", "attn_v"))
+        q, k, v = (self._product(n, name, self._bias(name)) for name in ("attn_q", "attn_k", "attn_v"))
         q, k = self._rotate(q, "attn_q", config.heads), self._rotate(k, "attn_k", config.kv_heads)
         cached: dict[str, Any] = {}
         if caches is not None:
@@ -242,15 +246,12 @@ class Layer:
             **masked,
             scale=config.attention_scale,
             softcap=config.attention_softcap or None,
+            sinks=self._weight("attn_sinks") if config.plan.sinks else None,
             **cached,
             name="attention",
         )
         attended, new_k, new_v = found if cached else (found, None, None)
-        return self._product(attended, "attn_output"), new_k, new_v
-
-    def _project(self, n: Value, name: str) -> Value:
-        bias = self.params[f"blk.{self.number}.{name}.bias"] if self.config.plan.qkv_bias else None
-        return self._product(n, name, bias)
+        return self._product(attended, "attn_output", self._bias("attn_output")), new_k, new_v
 
     def _product(self, x: Value, name: str, bias: Value | None = None) -> Value:
         """x times a weight of the layer, with what an adapter adds."""
@@ -292,17 +293,13 @@ class Layer:
         """What each token's experts give, weighted: a router chooses those of the largest scores."""
         graph, config = self.graph, self.config
         used, width = config.experts_used, config.hidden
-        tokens = graph.reshape(n, [-1, width], name="ffn_gate_inp")
-        scores = graph.softmax(product(graph, tokens, self._weight("ffn_gate_inp"), name="ffn_gate_inp"))
-        weights, experts = graph.top_k(scores, used, name="ffn_gate_inp")
-        if config.experts_normalised:
-            weights = graph.div(weights, graph.sum(weights, -1, keep_dims=True), name="ffn_gate_inp")
+        weights, experts = self._chosen(n)
+        tokens = graph.reshape(n, [-1, width], name="ffn_exps")
         count = tokens.shape[0]
         each = graph.expand(graph.reshape(tokens, [count, 1, width]), [count, used, width], name="ffn_exps")
         rows, own = graph.reshape(each, [-1, width], name="ffn_exps"), graph.reshape(experts, [-1], name="ffn_exps")
 
-        gate = graph.activation(config.plan.activation, self._by_expert(rows, own, "ffn_gate_exps"), name="ffn_exps")
-        inner = graph.mul(gate, self._by_expert(rows, own, "ffn_up_exps"), name="ffn_exps")
+        inner = self._joined(*(self._by_expert(rows, own, name) for name in ("ffn_gate_exps", "ffn_up_exps")))
         found = graph.reshape(self._by_expert(inner, own, "ffn_down_exps"), [count, used, width], name="ffn_exps")
         weighted = graph.mul(found, graph.reshape(weights, [count, used, 1], name="ffn_exps"), name="ffn_exps")
         result = graph.reshape(graph.sum(weighted, 1, name="ffn_exps"), n.shape, name="ffn_exps")
@@ -313,10 +310,38 @@ class Layer:
         shared = graph.mul(self._feed_forward(n, "_shexp"), part, name="ffn_shexp")
         return graph.add(result, shared, name="ffn_shexp")
 
+    def _chosen(self, n: Value) -> tuple[Value, Value]:
+        """(weights, experts) of each token, [tokens, experts_used]."""
+        graph, config, name = self.graph, self.config, "ffn_gate_inp"
+        kind = config.plan.experts
+        assert kind is not None, "the layer has experts"
+        # Of the tokens as they are: where each sequence has one, its scores are the same bits beside any others.
+        scores = product(graph, n, self._weight(name), self._bias(name), name=name)
+        scores = graph.reshape(scores, [-1, config.experts], name=name)
+        if kind.of_chosen:
+            largest, experts = graph.top_k(scores, config.experts_used, name=name)
+            return graph.softmax(largest, name=name), experts
+        weights, experts = graph.top_k(graph.softmax(scores), config.experts_used, name=name)
+        if config.experts_normalised:
+            weights = graph.div(weights, graph.sum(weights, -1, keep_dims=True), name=name)
+        return weights, experts
+
+    def _joined(self, gate: Value, up: Value) -> Value:
+        """What an expert's last product reads, of its gate and up."""
+        graph, plan, name = self.graph, self.config.plan, "ffn_exps"
+        clamped = None if plan.experts is None else plan.experts.clamped
+        if clamped is None:
+            return graph.mul(graph.activation(plan.activation, gate, name=name), up, name=name)
+        gate = graph.minimum(gate, clamped.limit, name=name)
+        up = graph.maximum(graph.minimum(up, clamped.limit, name=name), -clamped.limit, name=name)
+        part = graph.sigmoid(graph.mul(gate, clamped.slope, name=name), name=name)
+        return graph.mul(graph.mul(gate, part, name=name), graph.add(up, 1.0, name=name), name=name)
+
     def _by_expert(self, x: Value, own: Value, name: str) -> Value:
-        """Each row times the matrix of its own expert."""
-        experts = self.config.experts
-        return self.graph.dequant_grouped_matmul(x, self._weight(name), own, experts=experts, name=name)
+        """Each row times the matrix of its own expert, and with its bias."""
+        graph, experts, bias = self.graph, self.config.experts, self._bias(name)
+        y = graph.dequant_grouped_matmul(x, self._weight(name), own, experts=experts, name=name)
+        return y if bias is None else graph.add(y, graph.gather(bias, own, name=name), name=name)
 
     def _fuses_feed_forward(self, suffix: str = "") -> bool:
         """Whether the feed-forward part is one block."""

@@ -146,7 +146,7 @@ def quantised(
 
 def _type_of(name: str, info: TensorInfo, kind: str) -> str | None:
     """The type that a weight becomes; None where it stays as it is."""
-    if len(info.shape) < 2 or info.type not in VECTOR_TYPES or name.endswith(_ROUTERS):
+    if len(info.shape) < 2 or info.type not in VECTOR_TYPES or name.endswith((_ROUTERS, ".bias")):
         return None
     own = quantised_type(kind, info.k)
     return None if own == info.type else own

@@ -40,12 +40,20 @@ _LLAMA3 = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_ENGLISH = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_O200K = (  # words end where a lower case letter is before an upper case one
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_ENGLISH}|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_ENGLISH}"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
 # Regular expressions of each pre-tokenizer; every one splits the pieces that those before it left, and keeps all text.
 PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
     "gpt-2": (_GPT2,),
     "smollm": (r"\p{N}", _GPT2),
     "llama-bpe": (_LLAMA3.replace("DIGITS", "{1,3}"),),
     "qwen2": (_LLAMA3.replace("DIGITS", ""),),
+    "gpt-4o": (_O200K,),
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"),
 }
 # A whole piece that is a token is taken as it is, without merging.

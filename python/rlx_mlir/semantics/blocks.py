@@ -183,6 +183,7 @@ def attention(
     k_cache: np.ndarray | None = None,
     v_cache: np.ndarray | None = None,
     pos: np.ndarray | None = None,
+    sinks: np.ndarray | None = None,
     *,
     num_heads: int,
     head_dim: int,
@@ -194,7 +195,7 @@ def attention(
     k_scheme: str | None = None,
     v_scheme: str | None = None,
 ) -> np.ndarray | tuple[np.ndarray, ...]:
-    """softmax(scale q k^T, masked) v; one query at a time."""
+    """softmax(scale q k^T, masked) v, a sink among the scores; one query at a time."""
     group = num_heads // (num_heads if num_kv_heads is None else num_kv_heads)
     queries = q.shape[1]
     caches: tuple[np.ndarray, ...] = ()
@@ -224,10 +225,12 @@ def attention(
                 if mask_kind == "bias":
                     assert entries is not None, "the verifier's rule"
                     scores = scores + entries[kept]
+                if sinks is not None:
+                    scores = np.append(scores, widen(sinks)[h].astype(real))
                 if np.all(np.isneginf(scores)):
                     continue  # a bias of -inf hides a key as a mask does
                 weights = np.exp(scores - scores.max())
-                result[b, i, own] = weights @ values[b, kept, shared] / weights.sum()
+                result[b, i, own] = weights[: len(kept)] @ values[b, kept, shared] / weights.sum()
     out = narrow(result, q.dtype)
     return (out, *caches) if caches else out
 

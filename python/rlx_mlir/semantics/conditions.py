@@ -256,6 +256,8 @@ def _attention(view: mir.AttentionOp, dims: DimsOf) -> Iterable[Rule]:
     yield from [(q[0], k[0])] if len(q) > 2 else []
     if view.pos is not None:
         yield dims(view.pos)[0], batch
+    if view.sinks is not None:
+        yield dims(view.sinks)[0], Size.of(heads)
     if view.mask is not None:
         mask = dims(view.mask)
         full = (batch, Size.of(heads), q[sequence], k[sequence]) if len(mask) == 4 else (batch, k[sequence])

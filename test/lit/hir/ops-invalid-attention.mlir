@@ -487,3 +487,21 @@ func.func @attention_c15_no_caches(%q: tensor<2x3x64xf32>) {
       : tensor<2x3x64xf32>, tensor<2x3x64xf32>, tensor<2x3x64xf32>
   return
 }
+
+// -----
+
+func.func @attention_c16_length(%q: tensor<2x3x64xf32>, %s: tensor<4xf32>) {
+  // expected-error @below {{expects 'sinks' to have one entry per query head, [2], but got [4]}}
+  %y = hir.attention %q, %q, %q heads 2 head_dim 32 sinks %s
+      : tensor<2x3x64xf32>, tensor<2x3x64xf32>, tensor<2x3x64xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c16_type(%q: tensor<2x3x64xf16>, %s: tensor<2xf64>) {
+  // expected-error @below {{expects 'sinks' to be of f32 or of the element type of 'q', 'f16', but got 'f64'}}
+  %y = hir.attention %q, %q, %q heads 2 head_dim 32 sinks %s
+      : tensor<2x3x64xf16>, tensor<2x3x64xf16>, tensor<2x3x64xf16>, tensor<2xf64>
+  return
+}

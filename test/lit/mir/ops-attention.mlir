@@ -18,6 +18,17 @@ func.func @attention_causal(%q: tensor<2x?x512xbf16>, %k: tensor<2x?x128xbf16>, 
   return %r : tensor<2x?x512xbf16>
 }
 
+/// Sinks are of the type of the queries, or of f32.
+// CHECK-LABEL: func @attention_sinks
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<2x?x512xbf16>, %[[K:.+]]: tensor<2x?x128xbf16>, %[[P:.+]]: tensor<2xi32>, %[[S:.+]]: tensor<8xf32>, %[[T:.+]]: tensor<?xbf16>)
+//       CHECK:   mir.attention %[[Q]], %[[K]], %[[K]] pos(%[[P]] : tensor<2xi32>) sinks(%[[S]] : tensor<8xf32>) heads 8 kv_heads 2 head_dim 64 masked causal : tensor<2x?x512xbf16>, tensor<2x?x128xbf16>
+//       CHECK:   mir.attention %{{.+}}, %[[K]], %[[K]] sinks(%[[T]] : tensor<?xbf16>) heads 8 kv_heads 2 head_dim 64 : tensor<2x?x512xbf16>, tensor<2x?x128xbf16>
+func.func @attention_sinks(%q: tensor<2x?x512xbf16>, %k: tensor<2x?x128xbf16>, %p: tensor<2xi32>, %s: tensor<8xf32>, %t: tensor<?xbf16>) -> tensor<2x?x512xbf16> {
+  %r = mir.attention %q, %k, %k pos(%p : tensor<2xi32>) sinks(%s : tensor<8xf32>) heads 8 kv_heads 2 head_dim 64 masked causal : tensor<2x?x512xbf16>, tensor<2x?x128xbf16>
+  %u = mir.attention %r, %k, %k sinks(%t : tensor<?xbf16>) heads 8 kv_heads 2 head_dim 64 : tensor<2x?x512xbf16>, tensor<2x?x128xbf16>
+  return %u : tensor<2x?x512xbf16>
+}
+
 /// Keys and values of a narrower type than the queries.
 // CHECK-LABEL: func @attention_narrow_keys
 //  CHECK-SAME:   (%[[Q:.+]]: tensor<1x1x512xf32>, %[[K:.+]]: tensor<1x?x128xf16>, %[[V:.+]]: tensor<1x?x128xf16>, %[[B:.+]]: tensor<1x?x128xbf16>)

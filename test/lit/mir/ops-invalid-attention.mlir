@@ -443,3 +443,27 @@ func.func @attention_c12_heads(%q: tensor<2x5x32xf32>, %k: tensor<2x9x34xi8>) {
       : tensor<2x5x32xf32>, tensor<2x9x34xi8>
   return
 }
+
+// -----
+
+func.func @attention_c13_length(%q: tensor<2x5x64xf32>, %s: tensor<3xf32>) {
+  // expected-error @below {{expects 'sinks' to have one entry per query head, [2], but got [3]}}
+  %r = mir.attention %q, %q, %q sinks(%s : tensor<3xf32>) heads 2 head_dim 32 : tensor<2x5x64xf32>, tensor<2x5x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c13_rank(%q: tensor<2x5x64xf32>, %s: tensor<1x2xf32>) {
+  // expected-error @below {{expects 'sinks' to have one entry per query head, [2], but got [1, 2]}}
+  %r = mir.attention %q, %q, %q sinks(%s : tensor<1x2xf32>) heads 2 head_dim 32 : tensor<2x5x64xf32>, tensor<2x5x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c13_type(%q: tensor<2x5x64xbf16>, %s: tensor<2xf16>) {
+  // expected-error @below {{expects 'sinks' to be of f32 or of the element type of 'q', 'bf16', but got 'f16'}}
+  %r = mir.attention %q, %q, %q sinks(%s : tensor<2xf16>) heads 2 head_dim 32 : tensor<2x5x64xbf16>, tensor<2x5x64xbf16>
+  return
+}

@@ -175,15 +175,15 @@ func.func @dequant_matmul(%x: tensor<4x256xf32>, %w: tensor<16x144xi8, #mir.pack
 
 /// Heads of keys and values stay grouped: nothing is repeated.
 // CHECK-LABEL: func @attention
-//  CHECK-SAME:   (%[[Q:.+]]: tensor<1x?x64xf32>, %[[K:.+]]: tensor<1x?x32xf32>, %[[V:.+]]: tensor<1x?x32xf32>, %[[M:.+]]: tensor<1x4x?x?xf32>)
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<1x?x64xf32>, %[[K:.+]]: tensor<1x?x32xf32>, %[[V:.+]]: tensor<1x?x32xf32>, %[[M:.+]]: tensor<1x4x?x?xf32>, %[[S:.+]]: tensor<4xf32>)
 //       CHECK:   %[[A:.+]] = mir.attention %[[Q]], %[[K]], %[[V]] mask(%[[M]] : tensor<1x4x?x?xf32>) heads 4 kv_heads 2 head_dim 16 masked bias scale 2.500000e-01 softcap 5.000000e+01
-//       CHECK:   %[[B:.+]] = mir.attention %[[A]], %[[K]], %[[V]] heads 4 kv_heads 2 head_dim 16 masked sliding_window window 8 :
+//       CHECK:   %[[B:.+]] = mir.attention %[[A]], %[[K]], %[[V]] sinks(%[[S]] : tensor<4xf32>) heads 4 kv_heads 2 head_dim 16 masked sliding_window window 8 :
 //       CHECK:   return %[[B]]
-func.func @attention(%q: tensor<1x?x64xf32>, %k: tensor<1x?x32xf32>, %v: tensor<1x?x32xf32>, %m: tensor<1x4x?x?xf32>) -> tensor<1x?x64xf32> {
+func.func @attention(%q: tensor<1x?x64xf32>, %k: tensor<1x?x32xf32>, %v: tensor<1x?x32xf32>, %m: tensor<1x4x?x?xf32>, %s: tensor<4xf32>) -> tensor<1x?x64xf32> {
   %a = hir.attention %q, %k, %v heads 4 kv_heads 2 head_dim 16 mask bias %m scale 0.25 softcap 50.0
       : tensor<1x?x64xf32>, tensor<1x?x32xf32>, tensor<1x?x32xf32>, tensor<1x4x?x?xf32>
-  %b = hir.attention %a, %k, %v heads 4 kv_heads 2 head_dim 16 mask sliding_window window 8
-      : tensor<1x?x64xf32>, tensor<1x?x32xf32>, tensor<1x?x32xf32>
+  %b = hir.attention %a, %k, %v heads 4 kv_heads 2 head_dim 16 mask sliding_window window 8 sinks %s
+      : tensor<1x?x64xf32>, tensor<1x?x32xf32>, tensor<1x?x32xf32>, tensor<4xf32>
   return %b : tensor<1x?x64xf32>
 }
 

@@ -172,7 +172,9 @@ NORMS = {
 }
 
 
-def _attention(queries=3, keys=3, heads=SHARED, mask=None, pos=False, layout="packed", words=True, **options):
+def _attention(
+    queries=3, keys=3, heads=SHARED, mask=None, pos=False, layout="packed", words=True, sinks=None, **options
+):
     """Attention of two sequences; of symbols where `words`."""
     count, kv = heads["num_heads"], heads.get("num_kv_heads", heads["num_heads"])
     same = "s" if queries == keys else "t"
@@ -187,9 +189,11 @@ def _attention(queries=3, keys=3, heads=SHARED, mask=None, pos=False, layout="pa
         inputs["mask"] = mask
     if pos:
         inputs["pos"] = given([1, 0], "i32").sized("b")
+    if sinks is not None:
+        inputs["sinks"] = sinks
 
     def build(b, q, k, v, *more):
-        given = dict(zip([name for name in ("mask", "pos") if name in inputs], more, strict=True))
+        given = dict(zip([name for name in ("mask", "pos", "sinks") if name in inputs], more, strict=True))
         if layout != "packed":
             given["layout"] = layout
         return b.attention(q, k, v, given.pop("mask", None), **heads, **given, **options)
@@ -211,6 +215,10 @@ ATTENTION = {
     ),
     "attention with a bias": _attention(mask_kind="bias", mask=normal(1, 2, 1, 3).sized(1, 2, 1, "s"), softcap=2.0),
     "attention with positions": _attention(2, 4, mask_kind="causal", pos=True),
+    "attention with sinks": _attention(2, 4, mask_kind="causal", pos=True, sinks=normal(2)),
+    "attention with sinks and a bias": _attention(
+        mask_kind="bias", mask=normal(1, 2, 1, 3).sized(1, 2, 1, "s"), softcap=2.0, sinks=normal(2)
+    ),
     "attention_backward": Case(
         lambda b, q, k, v, dy: b.attention_backward_all(q, k, v, dy, mask_kind="causal", softcap=2.0, **SHARED),
         {"q": normal(1, 2, 8), "k": normal(1, 2, 4), "v": normal(1, 2, 4), "dy": normal(1, 2, 8)},

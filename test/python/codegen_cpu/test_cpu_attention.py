@@ -101,6 +101,8 @@ class Case(Problem):
             arrays.append((rng.random(self.mask_shape) < 0.7).astype(self.dtype))
         if self.pos is not None:
             arrays.append(np.array(self.pos, np.int32))
+        if self.sinks is not None:
+            arrays.append(np.array(self.sinks, self.dtype))
         return arrays
 
     def run(self, arrays: list[np.ndarray], cuts: list[int] | None = None) -> np.ndarray:
@@ -136,8 +138,10 @@ class Case(Problem):
                 score = self.softcap * np.tanh(score / self.softcap)
             if self.kind == "bias":
                 score = score + rest[0][(0, 0) if self.broadcast else (b, h)][i, seen].astype(np.float64)
-            weight = np.exp(score - score.max())
-            out[b, h, i] = weight / weight.sum() @ v[b, group, seen]
+            sink = -np.inf if self.sinks is None else self.sinks[h]
+            largest = max(score.max(), sink)
+            weight = np.exp(score - largest)
+            out[b, h, i] = weight / (weight.sum() + np.exp(sink - largest)) @ v[b, group, seen]
         if self.layout == "bhsd":
             return out
         return out.swapaxes(1, 2).reshape(self.shape(self.queries, self.heads))
@@ -320,6 +324,47 @@ def test_single_head_in_every_layout() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
 def test_scale_and_softcap(queries: int, kind: dict[str, Any]) -> None:
     Case(queries, 11, softcap=1.5, scale=2.0, **kind).check()
+
+
+#: Of four heads: none, one below all scores, one among them, and one above them.
+SINKS = (-np.inf, -20.0, 0.5, 20.0)
+
+
+@pytest.mark.parametrize("bits", [*BITS, "tiles"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 300), (5, 2), (70, 131)])
+@pytest.mark.quick(3)
+def test_sinks(queries: int, keys: int, kind: dict[str, Any], bits: int | str) -> None:
+    case = Case(queries, keys, heads=4, kv_heads=2, size=20, batch=2, bits=bits, sinks=SINKS, **kind)
+    result = case.check()
+    units = case.kernel().units([*case.inputs(), result])
+    assert case.run(case.inputs(), list(range(units))).tobytes() == result.tobytes()
+
+
+@pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+@pytest.mark.parametrize("queries", [1, 4, 9])
+def test_sinks_beside_a_cache(queries: int, element: str) -> None:
+    """Few queries are each computed alone, more in blocks; some positions see one key."""
+    kind: dict[str, Any] = {"kind": "sliding_window", "window": 7}
+    Case(queries, 150, 4, 2, batch=2, pos=(0, 140), element=element, sinks=(-2.0, 3.0, 0.0, 5.0), **kind).check()
+
+
+@pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("queries", [1, 40])
+def test_a_sink_of_minus_infinity_changes_no_bit(queries: int) -> None:
+    without = Case(queries, 200, 4, 2, size=24, kind="causal")
+    case = replace(without, sinks=(-np.inf,) * 4)
+    assert case.run(case.inputs()).tobytes() == without.run(without.inputs()).tobytes()
+
+
+@pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("queries", [1, 5])
+def test_a_sink_takes_all_weight_of_queries_that_see_nothing(queries: int) -> None:
+    case = Case(queries, 3, 4, 2, kind="custom", sinks=SINKS)
+    arrays = case.inputs()
+    arrays[3][...] = 0
+    assert not case.run(arrays).any()
 
 
 @pytest.mark.usefixtures("either")
@@ -554,6 +599,8 @@ def test_code_size_is_independent_of_the_problem() -> None:
         ({"mask_kind": "sliding_window"}, "window of at least 1 key, but got None"),
         ({"softcap": -1.0}, "positive softcap, but got -1.0"),
         ({"layout": "sbhd"}, "layout in"),
+        ({"sinks": "memref<3xf32>"}, "a sink for each of 2 heads, but got memref<3xf32>"),
+        ({"sinks": "memref<2xf16>"}, "sinks of f32, or of f32 as q is, but got memref<2xf16>"),
     ],
 )
 def test_unsupported(change: dict[str, Any], message: str) -> None:

@@ -33,6 +33,7 @@ SPECS: list[dict[str, Any]] = [
     {"heads": 6, "kv_heads": 2, "size": 40, "kind": "sliding_window", "window": 37},
     {"heads": 8, "kv_heads": 1, "size": 33, "kind": "causal", "layout": "bhsd", "softcap": 3.0},
     {"heads": 3, "kv_heads": 3, "size": 17, "kind": "none", "layout": "bshd", "element": "bf16"},
+    {"heads": 2, "kv_heads": 1, "size": 64, "kind": "causal", "sinks": (3.0, -1.0)},
     {"heads": 4, "kv_heads": 2, "size": 96, "kind": "sliding_window", "window": 150, "element": "f16"},
 ]
 

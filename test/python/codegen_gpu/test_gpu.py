@@ -36,6 +36,7 @@ QUICK = (
     "packed q4_0",
     "int8 q8_0",
     "attention f32",
+    "attention with sinks",
     "cache updates",
     "movement i1",
     "recurrence f32",

@@ -26,6 +26,7 @@ class Problem:
     layout: str = "packed"
     rank: int = 3
     pos: tuple[int, ...] | None = None
+    sinks: tuple[float, ...] | None = None
     element: str = "f32"
     stored: str | None = None
 
@@ -49,6 +50,7 @@ class Problem:
             self.kv_heads,
             mask=mask,
             pos=None if self.pos is None else memref([None], "i32"),
+            sinks=None if self.sinks is None else memref([self.heads], self.element),
             mask_kind=self.kind,
             window=self.window,
             scale=self.scale,

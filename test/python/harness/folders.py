@@ -36,6 +36,7 @@ FAMILIES = {
     "qwen2moe": "qwen2_moe",
     "olmoe": "olmoe",
     "granitemoe": "granitemoe",
+    "gpt-oss": "gpt_oss",
 }
 """`model_type` by the name of the architecture in GGUF files."""
 PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe")
@@ -62,7 +63,11 @@ _NAMES = {
     "ffn_down_shexp": "mlp.shared_expert.down_proj",
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
 }
-_ROUTERS = {"mixtral": "block_sparse_moe.gate", "granitemoe": "block_sparse_moe.router.layer"}
+_ROUTERS = {
+    "mixtral": "block_sparse_moe.gate",
+    "granitemoe": "block_sparse_moe.router.layer",
+    "gpt-oss": "mlp.router",
+}
 #: Names of an expert's matrices, by the number of the expert.
 _EXPERTS = {
     "mixtral": {"gate": "block_sparse_moe.experts.{}.w1", "up": "block_sparse_moe.experts.{}.w3"},
@@ -112,6 +117,9 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
             continue
         _, layer, own, kind = name.split(".")
         prefix = f"model.layers.{layer}"
+        if architecture == "gpt-oss" and own.endswith(("_exps", "_sinks")):
+            found |= {f"{prefix}.{key}": array for key, array in _of_gpt_oss(tensors, name).items()}
+            continue
         if own == "ffn_gate_inp_shexp":
             found[f"{prefix}.{names[own]}.{kind}"] = value[None]
         elif not own.endswith("_exps"):
@@ -127,12 +135,27 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
     return found
 
 
+def _of_gpt_oss(tensors: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """A tensor of a layer without the layer: gates and ups take turns, and outputs of experts are last."""
+    value = tensors[name]
+    if name.endswith("attn_sinks.weight"):
+        return {"self_attn.sinks": value}
+    suffix = "_bias" if name.endswith(".bias") else ""
+    if "ffn_down_exps" in name:
+        return {f"mlp.experts.down_proj{suffix}": value if suffix else np.ascontiguousarray(value.swapaxes(1, 2))}
+    if "ffn_gate_exps" not in name:
+        return {}
+    both = np.stack([value, tensors[name.replace("gate", "up")]], axis=2)  # [experts, width, 2, …]
+    both = both.reshape(len(value), -1, *value.shape[2:])
+    return {f"mlp.experts.gate_up_proj{suffix}": both if suffix else np.ascontiguousarray(both.swapaxes(1, 2))}
+
+
 def to_gguf(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The tensors as a converter writes them: vectors in f32, rows permuted, norms with their 1."""
     sizes = tiny_models._sizes(architecture)
     found = {}
     for name, value in tensors.items():
-        own = value.astype(np.float32) if value.ndim == 1 else value
+        own = value.astype(np.float32) if value.ndim == 1 or name.endswith(".bias") else value
         if architecture.startswith("gemma") and name.endswith("norm.weight"):
             own = own + np.float32(1)
         heads = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}.get(name.split(".")[-2])
@@ -163,9 +186,12 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
     }
     if architecture == "qwen3moe":
         values |= {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
-    if architecture in ("mixtral", "olmoe", "granitemoe", "qwen2moe"):
+    if architecture in ("mixtral", "olmoe", "granitemoe", "qwen2moe", "gpt-oss"):
         word = "num_experts" if architecture in ("olmoe", "qwen2moe") else "num_local_experts"
         values |= {word: own["expert_count"], "num_experts_per_tok": own["expert_used_count"]}
+    if architecture == "gpt-oss":
+        scaling = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32, "truncate": False}
+        values |= {"intermediate_size": 64, "attention_bias": True, "swiglu_limit": 7.0, "rope_scaling": scaling}
     if architecture == "qwen2moe":
         values |= {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 64}
     if architecture.startswith("gemma"):

@@ -58,7 +58,8 @@ class NumpyDecoder:
 
     def _is_near(self, layer: int) -> bool:
         """Whether a layer sees a window."""
-        pattern = self._meta("attention.sliding_window_pattern", {"gemma2": 2, "gemma3": 6}.get(self.family, 0))
+        periods = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2}
+        pattern = self._meta("attention.sliding_window_pattern", periods.get(self.family, 0))
         if isinstance(pattern, np.ndarray):
             return bool(pattern[layer])
         return bool(self._meta("attention.sliding_window", 0)) and not (pattern and (layer + 1) % pattern == 0)
@@ -76,9 +77,13 @@ class NumpyDecoder:
         near = self._is_near(layer)
         if not (self.family == "smollm3" and layer % 4 == 3):
             q, k = self._rotate(q, near), self._rotate(k, near)
-        a = self._attend(q, k, v, self._meta("attention.sliding_window") if near else len(x))
-        a = self._maybe(a @ self.weight(p + "attn_output.weight").T, p + "post_attention_norm.weight")
-        x = x + residual * a
+        sinks = self.weight(p + "attn_sinks.weight") if self.family == "gpt-oss" else np.full(self.heads, -np.inf)
+        a = self._attend(q, k, v, self._meta("attention.sliding_window") if near else len(x), sinks)
+        a = a @ self.weight(p + "attn_output.weight").T
+        if self.family == "gpt-oss":
+            x = x + a + self.weight(p + "attn_output.bias")
+            return x + self._biased_experts(p, self._norm(x, p + "post_attention_norm.weight"))
+        x = x + residual * self._maybe(a, p + "post_attention_norm.weight")
         n = self._maybe(x, p + "ffn_norm.weight")
         f = self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n)
         return x + residual * self._maybe(f, p + "post_ffw_norm.weight")
@@ -92,7 +97,7 @@ class NumpyDecoder:
             narrow = self.kv_heads * self.head_dim
             return np.split(joined, [self.heads * self.head_dim, self.heads * self.head_dim + narrow], axis=1)
         found = [n @ self.weight(f"{p}attn_{name}.weight").T for name in "qkv"]
-        if self.family in ("qwen2", "qwen2moe"):
+        if self.family in ("qwen2", "qwen2moe", "gpt-oss"):
             found = [y + self.weight(f"{p}attn_{name}.bias") for y, name in zip(found, "qkv", strict=True)]
         return found
 
@@ -122,6 +127,22 @@ class NumpyDecoder:
             total = weights[chosen].sum() if self._meta("expert_weights_norm", normalised) else 1.0
             for e in chosen:
                 result[i] += weights[e] / total * (down[e] @ (self._act(gate[e] @ x) * (up[e] @ x)))
+        return result
+
+    def _biased_experts(self, p: str, n: np.ndarray) -> np.ndarray:
+        """Those of gpt-oss: the weights are the softmax of the chosen scores, and gates and ups are bounded."""
+        words = ("gate", "up", "down")
+        gate, up, down = (self.weight(f"{p}ffn_{word}_exps.weight") for word in words)
+        of_gate, of_up, of_down = (self.weight(f"{p}ffn_{word}_exps.bias") for word in words)
+        scores = n @ self.weight(p + "ffn_gate_inp.weight").T + self.weight(p + "ffn_gate_inp.bias")
+        result = np.zeros_like(n)
+        for i, x in enumerate(n):
+            chosen = np.argsort(-scores[i])[: self._meta("expert_used_count")]
+            weights = np.exp(scores[i, chosen] - scores[i, chosen].max())
+            for e, weight in zip(chosen, weights / weights.sum(), strict=True):
+                g = np.minimum(gate[e] @ x + of_gate[e], 7)
+                u = np.clip(up[e] @ x + of_up[e], -7, 7)
+                result[i] += weight * (down[e] @ ((u + 1) * g / (1 + np.exp(-1.702 * g))) + of_down[e])
         return result
 
     def _shared(self, p: str, n: np.ndarray) -> np.ndarray:
@@ -172,11 +193,16 @@ class NumpyDecoder:
         turns = [self._meta(f"rope.scaling.yarn_beta_{word}", value) for word, value in (("fast", 32), ("slow", 1))]
         # The pair that turns t times in all: original * base^(-2i / rotated) = 2 pi t.
         low, high = (np.log(original / (2 * np.pi * t)) / np.log(self.base) * count for t in turns)
-        low, high = max(np.floor(low), 0), min(np.ceil(high), self.rotated - 1)
+        if self.family != "gpt-oss":
+            low, high = np.floor(low), np.ceil(high)
+        low, high = max(low, 0), min(high, self.rotated - 1)
         return np.clip((high - np.arange(count)) / max(high - low, 0.001), 0, 1)
 
-    def _attend(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, window: int) -> np.ndarray:
-        """[H, S, D] and [Hkv, S, D] -> [S, H * D]; query head h reads head h // (H / Hkv), its last keys."""
+    def _attend(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, window: int, sinks: np.ndarray) -> np.ndarray:
+        """[H, S, D] and [Hkv, S, D] -> [S, H * D]; query head h reads head h // (H / Hkv), its last keys.
+
+        Its sink, one of `sinks`, is among what softmax is of.
+        """
         heads, length, width = q.shape
         result = np.empty((length, heads, width), self.dtype)
         scale = self._meta("attention.scale", width**-0.5)
@@ -185,6 +211,7 @@ class NumpyDecoder:
             for i in range(length):
                 seen = slice(max(0, i + 1 - window), i + 1)
                 scores = self._cap(k[shared, seen] @ q[h, i] * scale, "attn_logit_softcapping")
-                weights = np.exp(scores - scores.max())
-                result[i, h] = weights / weights.sum() @ v[shared, seen]
+                largest = max(scores.max(), sinks[h])
+                weights = np.exp(scores - largest)
+                result[i, h] = weights / (weights.sum() + np.exp(sinks[h] - largest)) @ v[shared, seen]
         return result.reshape(length, -1)

@@ -83,6 +83,17 @@ SIZES: dict[str, dict[str, Any]] = {
     "smollm3": {"block_count": 4},  # the last one doesn't rotate
     "olmo2": {},
     "granite": _SCALES,
+    "gpt-oss": {
+        **_WIDE,
+        "attention.sliding_window": 8,  # the first layer is local
+        "expert_count": 6,
+        "expert_used_count": 3,
+        "expert_feed_forward_length": 64,
+        "rope.freq_base": 150000.0,
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 8.0,
+        "rope.scaling.original_context_length": 32,
+    },
     "qwen2": {},
     "qwen3": {"attention.key_length": 32, "attention.value_length": 32},
     "gemma3": {
@@ -98,6 +109,13 @@ SIZES: dict[str, dict[str, Any]] = {
 NAMES = {"mixtral": "llama"}
 """What files call those that share a name."""
 _ROW_NORMS = ("olmo2", "olmoe")
+_PROJECTIONS = ("attn_q", "attn_k", "attn_v")
+_BIASES = {
+    "qwen2": _PROJECTIONS,
+    "qwen2moe": _PROJECTIONS,
+    "gpt-oss": (*_PROJECTIONS, "attn_output", "ffn_gate_inp"),
+}
+"""Products with a bias."""
 
 
 def metadata(architecture: str = "llama", **changes: Any) -> dict[str, Any]:
@@ -143,6 +161,8 @@ def tensors(
     types = {"token_embd": "q8_0", "output": "q8_0", "ffn_down": "q8_0", "attn_v": "f32", **(types or {})}
     types.setdefault("ffn_gate_inp", "f32")
     types.setdefault("ffn_up_exps", "bf16")
+    if architecture == "gpt-oss":
+        types |= {name: types.get(name, "mxfp4") for name in ("ffn_gate_exps", "ffn_down_exps")}
     sizes = _sizes(architecture)
     layers = sizes["block_count"] if layers is None else layers
     kv_heads = sizes["attention.head_count_kv"] if kv_heads is None else kv_heads
@@ -196,15 +216,21 @@ def tensors(
             norms |= {"attn_q_norm": heads * head_dim, "attn_k_norm": kv_heads * head_dim}
         if architecture in ("gemma2", "gemma3", "olmo2"):
             norms |= {"post_attention_norm": hidden, "post_ffw_norm": hidden}
+        if architecture == "gpt-oss":
+            norms = {"attn_norm": hidden, "post_attention_norm": hidden}
         if shared:
             norms["ffn_gate_inp_shexp"] = hidden
         for name, length in norms.items():
             found[f"blk.{layer}.{name}.weight"] = vector(length)
         if shared:  # of both signs, as what it weighs isn't a norm
             found[f"blk.{layer}.ffn_gate_inp_shexp.weight"] -= np.float32(1)
-        if architecture in ("qwen2", "qwen2moe"):
-            for name in ("attn_q", "attn_k", "attn_v"):
-                found[f"blk.{layer}.{name}.bias"] = vector(matrices[name][0]) - 1
+        for name in _BIASES.get(architecture, ()):
+            found[f"blk.{layer}.{name}.bias"] = vector(matrices[name][0]) - 1
+        if architecture == "gpt-oss":
+            found[f"blk.{layer}.attn_sinks.weight"] = 4 * vector(heads) - 3
+            for name, n in {"gate": width, "up": width, "down": hidden}.items():
+                bias = 4 * vector(experts * n) - 4  # so that some gates and ups are beyond their limits
+                found[f"blk.{layer}.ffn_{name}_exps.bias"] = bias.reshape(experts, n)
     if architecture == "phi3":
         for word in ("short", "long"):
             found[f"rope_factors_{word}.weight"] = vector(head_dim // 2 if rope_pairs is None else rope_pairs)

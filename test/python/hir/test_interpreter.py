@@ -149,6 +149,10 @@ def attention_window(c: Case) -> Any:
     return attention(c, 6, mask_kind="sliding_window", window=2)
 
 
+def attention_sinks(c: Case) -> Any:
+    return attention(c, caches=True, mask_kind="sliding_window", window=2, sinks=c.tensor("sinks", H))
+
+
 def attention_custom(c: Case) -> Any:
     shown = c.rng.random((B, 5)) < 0.5
     shown[1] = False  # nothing is seen
@@ -264,6 +268,7 @@ CASES = [
     attention_causal,
     attention_causal_long,
     attention_window,
+    attention_sinks,
     attention_custom,
     attention_bias,
     attention_cached,

@@ -503,6 +503,7 @@ def attentions(p: Program, dtype: str, kinds: tuple[str, ...]) -> None:
     keys = p.input("keys", ["b", "t"], "i1", integers(0, 2))
     shown = p.input("shown", ["b", 4, "s", "t"], dtype, integers(0, 2))
     bias = p.input("bias", ["b", 1, "s", "t"], dtype)
+    sinks = p.param("sinks", [4])
     made = {
         "none": lambda: m.attention(q, k, v, **HEADS),
         "causal": lambda: m.attention(q, k, v, mask_kind="causal", **HEADS),
@@ -510,6 +511,7 @@ def attentions(p: Program, dtype: str, kinds: tuple[str, ...]) -> None:
         "keys": lambda: m.attention(q, k, v, keys, mask_kind="custom", **HEADS),
         "custom": lambda: m.attention(q, k, v, shown, mask_kind="custom", **HEADS),
         "bias": lambda: m.attention(q, k, v, bias, mask_kind="bias", scale=0.3, softcap=2.0, **HEADS),
+        "sinks": lambda: m.attention(q, k, v, mask_kind="sliding_window", window=3, sinks=sinks, **HEADS),
     }
     p.output(**{kind: made[kind]() for kind in kinds})
 
@@ -553,6 +555,7 @@ case(
     LENGTHS,
     {"attention"},
 )
+case("attention with sinks", partial(attentions, dtype="f32", kinds=("sinks",)), LENGTHS, {"attention"})
 case("attention f32, masks", partial(attentions, dtype="f32", kinds=("keys", "custom")), LENGTHS)
 for _dtype in FLOATS[1:]:
     case(

@@ -20,8 +20,8 @@ by_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=word)
 def attention(
     kind: str = "none", *, heads: int, kv_heads: int | None = None, layout: str = "packed", **rest: Any
 ) -> Any:
-    """A function that makes an attention from q, k, v and, as the kind and `pos` say, mask and positions."""
-    has_pos = rest.pop("pos", False)
+    """A function that makes an attention from q, k, v and, as the kind, `pos` and `sinks` say, what else there is."""
+    has_pos, has_sinks = rest.pop("pos", False), rest.pop("sinks", False)
 
     def build(q: Any, k: Any, v: Any, *more: Any) -> Any:
         operands = list(more)
@@ -34,6 +34,7 @@ def attention(
             4,
             mask=mask,
             pos=operands.pop(0) if has_pos else None,
+            sinks=operands.pop(0) if has_sinks else None,
             num_kv_heads=kv_heads,
             mask_kind=ir.Attribute.parse(f"#mir<mask_kind {kind}>"),
             layout=ir.Attribute.parse(f"#mir<head_layout {layout}>"),
@@ -82,6 +83,10 @@ def attention_cases(dtype: Any, b: int, h: int, kv: int, sq: int, sk: int, kind:
     operands = [wrap(q, 0, 1), wrap(k, 0, 1), wrap(v, 0, 1), *mask, wrap(pos, 0)]
     yield case(
         f"{name} pos", attention(kind, heads=h, kv_heads=kv, pos=True, scale=0.25, softcap=2.0, **options), *operands
+    )
+    sinks = np.array([(-np.inf, 1.0, 8.0, -8.0)[i % 4] for i in range(h)]).astype(dtype)
+    yield case(
+        f"{name} sinks", attention(kind, heads=h, kv_heads=kv, sinks=True, **options), *operands[:-1], wrap(sinks, 0)
     )
     first = [heads_first(q, h), heads_first(k, kv), heads_first(v, kv)]
     operands = [wrap(x, 0, 2) for x in first] + mask

@@ -304,7 +304,7 @@ def test_fused_matmul_bias_act():
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def scalar_attention(q, k, v, seen, *, scale, bias=None, softcap=None):
+def scalar_attention(q, k, v, seen, *, scale, bias=None, softcap=None, sinks=None):
     """[H, S, D] operands in f64, one query at a time, over the keys that it sees and no others."""
     group = q.shape[0] // k.shape[0]
     result = np.zeros(q.shape)
@@ -318,8 +318,9 @@ def scalar_attention(q, k, v, seen, *, scale, bias=None, softcap=None):
                 scores.append(s if bias is None else s + float(bias[h, i, j]))
             if not keys:
                 continue
+            scores += [] if sinks is None else [float(sinks[h])]
             weights = [math.exp(s - max(scores)) for s in scores]
-            for w, j in zip(weights, keys, strict=True):
+            for w, j in zip(weights[: len(keys)], keys, strict=True):
                 result[h, i] += w / sum(weights) * v[h // group, j]
     return result
 
@@ -340,9 +341,10 @@ def seen_by(kind, rows, columns, *, pos=None, window=None, mask=None):
     return seen
 
 
+@pytest.mark.parametrize("sinks", [None, np.array([-np.inf, 4.0, 0.0, -4.0], np.float32)], ids=["plain", "sinks"])
 @pytest.mark.parametrize(("rows", "columns"), [(3, 3), (2, 5), (5, 2), (1, 4), (4, 1)])
 @pytest.mark.parametrize("kind", ["none", "causal", "sliding_window", "custom", "bias"])
-def test_attention(kind, rows, columns):
+def test_attention(kind, rows, columns, sinks):
     heads, kv_heads, width = 4, 2, 8
     q, k, v = (
         normal(heads, rows, width),
@@ -361,6 +363,7 @@ def test_attention(kind, rows, columns):
             v[None],
             mask[None] if kind in ("custom", "bias") else None,
             None if pos is None else np.array([pos], np.int32),
+            sinks,
             num_heads=heads,
             num_kv_heads=kv_heads,
             head_dim=width,
@@ -377,6 +380,7 @@ def test_attention(kind, rows, columns):
             scale=1 / math.sqrt(width),
             bias=mask if kind == "bias" else None,
             softcap=3.0,
+            sinks=sinks,
         )
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 

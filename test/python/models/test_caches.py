@@ -89,7 +89,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
-@pytest.mark.parametrize("architecture", ["qwen3", "gemma3"])
+@pytest.mark.parametrize("architecture", ["qwen3", "gemma3", "gpt-oss"])
 @pytest.mark.parametrize(("kv_dtype", "limit"), [("q8_0", 3e-3), ("f16/q8_0", 3e-3), ("q8_0/q4_0", 0.3), ("q4_0", 0.6)])
 @pytest.mark.quick(4)
 def test_logits_are_near_those_of_exact_caches(

@@ -25,7 +25,7 @@ FIRST = ("qwen2", "qwen3", "gemma3")
 FAMILIES = (
     *FIRST,
     *("qwen3moe", "gemma", "gemma2", "phi3", "smollm3", "olmo2", "granite"),
-    *("mixtral", "qwen2moe", "olmoe", "granitemoe"),
+    *("mixtral", "qwen2moe", "olmoe", "granitemoe", "gpt-oss"),
 )
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
 
@@ -128,6 +128,13 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "phi3-partial": ("phi3", {"rope__dimension_count": 12}, {"rope_pairs": 6}),
     "olmo2-grouped": ("olmo2", {"attention__head_count_kv": 1}, {"kv_heads": 1}),
     "granite-dense": ("granite", {"residual_scale": 2.0}, {"types": ALL_DENSE}),
+    "gpt-oss-untied-dense": ("gpt-oss", {}, {"tied": False, "types": ALL_DENSE}),
+    "gpt-oss-whole-experts": ("gpt-oss", {"expert_used_count": 6, "attention__sliding_window": 1}, {}),
+    "gpt-oss-all-global": (
+        "gpt-oss",
+        {"attention__sliding_window": None, "attention__head_count_kv": 1},
+        {"kv_heads": 1},
+    ),
     "gemma3-k-quants": (
         "gemma3",
         {**TWO_LAYERS, "embedding_length": 256, "feed_forward_length": 256, "attention__sliding_window": 1},
@@ -137,7 +144,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 #: Variants with kernels that no other one has.
-COMPILED = ("qwen3-half-rotated", "gemma3-grouped-stretched", "gemma3-k-quants")
+COMPILED = ("qwen3-half-rotated", "gemma3-grouped-stretched", "gemma3-k-quants", "gpt-oss-whole-experts")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -11,11 +11,12 @@ from typing import Any
 import folders
 import numpy as np
 import pytest
+import tiny_models
 from interpreted import load_interpreted
 from numpy_decoder import NumpyDecoder
 
 from rlx_mlir.errors import InputError, ModelFileError, RlxError, SafetensorsError, UnsupportedError
-from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.frontends.huggingface import HuggingFaceFolder
 from rlx_mlir.frontends.huggingface_config import read_config
 from rlx_mlir.frontends.safetensors_writer import write_safetensors
@@ -43,7 +44,9 @@ def test_a_folder_gives_the_logits_of_the_file(tmp_path: Path, architecture: str
     close(found, NumpyDecoder(GGUFFile(path)).logits(IDS))
 
 
-@pytest.mark.parametrize(("architecture", "dtype"), [("llama", "bf16"), ("qwen3moe", "f16"), ("gemma2", "bf16")])
+@pytest.mark.parametrize(
+    ("architecture", "dtype"), [("llama", "bf16"), ("qwen3moe", "f16"), ("gemma2", "bf16"), ("gpt-oss", "bf16")]
+)
 def test_compiled_folders_give_the_logits_of_the_file(tmp_path: Path, architecture: str, dtype: str) -> None:
     """In the element types of published weights; a folder in several files is the same."""
     folder, path = folders.write_both(tmp_path, architecture, dtype, shards=3)
@@ -64,6 +67,102 @@ def test_experts_may_be_joined(tmp_path: Path) -> None:
     assert apart.tensors.keys() == joined.tensors.keys()
     for name in apart.tensors:
         np.testing.assert_array_equal(apart.tensor(name), joined.tensor(name))
+
+
+def mxfp4_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks and scales, as folders have them, of blocks of a GGUF file [experts, outputs, n, 17]: code by code."""
+    codes = np.concatenate([rows[..., 1:] & 15, rows[..., 1:] >> 4], axis=-1)  # in the order of elements
+    return codes[..., 0::2] | codes[..., 1::2] << 4, rows[..., 0]
+
+
+def write_mxfp4(tmp_path: Path) -> tuple[Path, Path, dict[str, np.ndarray]]:
+    """A folder of gpt-oss with experts of MXFP4, a GGUF file with the same ones, and the folder's tensors."""
+    architecture = "gpt-oss"
+    kinds = {f"ffn_{word}_exps": "mxfp4" for word in ("gate", "up", "down")}
+    dense = dict.fromkeys(("token_embd", "output", "attn_q", "attn_k", "attn_v", "attn_output"), "f32")
+    tensors = tiny_models.tensors(dense | kinds, architecture=architecture)
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(architecture), tensors)
+    numbers = {name: value for name, value in tensors.items() if not isinstance(value, tuple)}
+    own = folders.to_folder(architecture, numbers)
+    for layer in range(2):
+        prefix = f"model.layers.{layer}.mlp.experts"
+        experts = {}
+        for word in ("gate", "up", "down"):
+            _, rows, (count, outputs, width) = tensors[f"blk.{layer}.ffn_{word}_exps.weight"]
+            experts[word] = mxfp4_of(rows.reshape(count, outputs, width // 32, 17))
+        both = [np.stack(pair, axis=2) for pair in zip(experts["gate"], experts["up"], strict=True)]
+        for kind, joined, down in zip(("blocks", "scales"), both, experts["down"], strict=True):
+            own[f"{prefix}.gate_up_proj_{kind}"] = joined.reshape(len(down), -1, *joined.shape[3:])
+            own[f"{prefix}.down_proj_{kind}"] = down
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    packing = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+    (folder / "config.json").write_text(json.dumps(folders.config(architecture, quantization_config=packing)))
+    write_safetensors(folder / "model.safetensors", own)
+    return folder, path, own
+
+
+def test_experts_of_mxfp4(tmp_path: Path) -> None:
+    """The same bytes as in a GGUF file, and the same bits of logits, compiled."""
+    folder, path, _ = write_mxfp4(tmp_path)
+    file, other = HuggingFaceFolder(folder), GGUFFile(path)
+    for name, info in other.tensors.items():
+        if name.endswith("_exps.weight"):
+            assert (file.tensors[name].type, file.tensors[name].shape) == ("mxfp4", info.shape)
+            np.testing.assert_array_equal(file.dequantize(name), other.dequantize(name))
+    options: dict[str, Any] = {"activations": "exact", "context": 32, "chunk": 16}
+    found = load_model(folder, **options).logits(IDS)
+    np.testing.assert_array_equal(found, load_model(path, **options).logits(IDS))
+    close(found, NumpyDecoder(other).logits(IDS))
+
+
+def test_experts_of_mxfp4_must_fit(tmp_path: Path) -> None:
+    folder, _, own = write_mxfp4(tmp_path)
+    prefix = "model.layers.1.mlp.experts"
+    blocks, scales = f"{prefix}.gate_up_proj_blocks", f"{prefix}.gate_up_proj_scales"
+    for changed in (
+        {scales: None},
+        {blocks: None},
+        {scales: own[scales][:, :-1]},
+        {scales: own[scales].astype(np.float32)},
+        {blocks: own[blocks][..., :15]},
+        {blocks: own[blocks][:, 1:], scales: own[scales][:, 1:]},
+    ):
+        tensors = {name: value for name, value in (own | changed).items() if value is not None}
+        write_safetensors(folder / "model.safetensors", tensors)
+        with pytest.raises(ModelFileError, match=r"experts of MXFP4 must be blocks .* 'blk\.1', gate_up_proj, are"):
+            HuggingFaceFolder(folder)
+    dense = {f"{prefix}.down_proj": np.zeros((6, 64, 64), np.float32)}
+    write_safetensors(folder / "model.safetensors", own | dense)
+    with pytest.raises(ModelFileError, match=r"'blk\.1\.ffn_down_exps\.weight' must be given once, but is there as n"):
+        HuggingFaceFolder(folder)
+    for name, array in (
+        (f"{prefix}.gate_up_proj", np.zeros((6, 64, 3), "f4")),
+        (f"{prefix}.up_proj", np.zeros(3, "f4")),
+    ):
+        write_safetensors(folder / "model.safetensors", own | {name: array})
+        with pytest.raises(UnsupportedError, match=rf"no use for these tensors.*'{name}'"):
+            HuggingFaceFolder(folder)
+    config = folders.config("gpt-oss", quantization_config={"quant_method": "fp8"})
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedError, match=r"'quantization_config' = \{"):
+        HuggingFaceFolder(folder)
+
+
+def test_what_gpt_oss_says_by_default(tmp_path: Path) -> None:
+    """As transformers has it: rotations, windows, and the constants of the gate, which can't be others."""
+    changes = {"rope_scaling": None, "rope_theta": None, "sliding_window": 8}
+    folder = folders.write(tmp_path / "f", "gpt-oss", folders.weights("gpt-oss"), **changes)
+    config = ModelConfig.from_gguf(HuggingFaceFolder(folder))
+    assert (config.rope_base, config.rope_scale, config.rope_original) == (150000.0, 32.0, 4096)
+    assert config.yarn is not None
+    assert not config.yarn.whole
+    assert config.rope_attention == pytest.approx(1 + 0.1 * np.log(32))
+    assert (config.local, config.window, config.eps) == ((0,), 8, 1e-5)
+    for key, value in (("swiglu_limit", 5.0), ("swiglu_alpha", 1.0), ("attention_bias", False)):
+        folder = folders.write(tmp_path / "f", "gpt-oss", folders.weights("gpt-oss"), **{key: value})
+        with pytest.raises(UnsupportedError, match=f"'{key}' = {value}"):
+            HuggingFaceFolder(folder)
 
 
 ROTATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -273,7 +273,7 @@ def test_gpus_take_over_whole_chunks(model: Model, tiny_llama: Path) -> None:
 
 @pytest.mark.parametrize(
     ("architecture", "activations", "kv_dtype"),
-    [("llama", "int8", "f32"), ("llama", "exact", "f16"), ("gemma3", "int8", "bf16")],
+    [("llama", "int8", "f32"), ("llama", "exact", "f16"), ("gemma3", "int8", "bf16"), ("gpt-oss", "exact", "f32")],
 )
 @pytest.mark.quick(1)
 def test_prefill_is_the_same_bits_however_it_is_cut(

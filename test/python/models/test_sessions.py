@@ -50,6 +50,9 @@ def same_state(first: Session, second: Session) -> None:
         ("llama", "int8", "bf16"),
         ("gemma3", "int16", "f16"),
         ("qwen3", "exact", "f32"),
+        ("qwen3moe", "exact", "f32"),
+        ("gpt-oss", "int16", "f32"),
+        ("gpt-oss", "exact", "q8_0"),
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])

@@ -99,7 +99,7 @@ def bpe(*more: str, merges: tuple[str, ...] = (), **options: Any) -> Tokenizer:
     return Tokenizer(byte_vocabulary(*more), kind="gpt2", merges=merges, **{"pre": "gpt-2", **options})
 
 
-@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2", "default"])
+@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o", "default"])
 def test_pre_tokenizers_keep_all_text(pre: str) -> None:
     tokenizer = bpe(pre=pre, add_bos=False)
     text = "It's 12345 a-b  c\n\n \t d\u00e9j\u00e0 \u4f60\u597d!? $5.00\r\n'LL"
@@ -112,6 +112,19 @@ def test_merges_stay_within_pieces() -> None:
     assert len(bpe(digits, merges=("1 2",), pre="smollm").tokenize("12")) == 2
     assert len(bpe(digits, merges=("1 2",), pre="qwen2").tokenize("12")) == 2
     assert len(bpe(digits, merges=("1 2",), pre="llama-bpe", add_bos=False).tokenize("12")) == 1
+
+
+def test_pieces_of_o200k() -> None:
+    """Words end before an upper case letter that is behind a lower case one, and hold the end of an English one."""
+    tokenizer = bpe(pre="gpt-4o")
+    splitter = tokenizer._backend.tokenizer.pre_tokenizer  # type: ignore[attr-defined]
+    for text, wanted in (
+        ("camelCase HTTPServer", ["camel", "Case", "\u0120HTTPServer"]),
+        ("don't DON'T x1234567", ["don't", "\u0120DON'T", "\u0120x", "123", "456", "7"]),
+        ("a/b //\n/  c", ["a", "/b", "\u0120//\u010a/", "\u0120", "\u0120c"]),
+        ("Ab\u0301c\r\n x", ["Ab\u00cc\u0123c", "\u010d\u010a", "\u0120x"]),
+    ):
+        assert [piece for piece, _ in splitter.pre_tokenize_str(text)] == wanted
 
 
 def test_user_defined_tokens_longest_first() -> None:

@@ -84,6 +84,13 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {**EXPERTS, "head_dim": 16, "shared_expert_intermediate_size": 32, "norm_topk_prob": True},
     ),
     "olmoe": ("OlmoeConfig", {"num_experts": 8, "num_experts_per_tok": 3}),
+    "gpt-oss": (
+        "GptOssConfig",
+        {
+            **{"head_dim": 32, "num_local_experts": 6, "num_experts_per_tok": 3, "sliding_window": 8},
+            "rope_parameters": {**YARN, "truncate": False, "rope_theta": 150000.0},
+        },
+    ),
     "granite-moe": ("GraniteMoeConfig", {**GRANITE, "num_local_experts": 4}),
 }
 

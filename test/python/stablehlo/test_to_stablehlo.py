@@ -98,7 +98,8 @@ def blocks(m: Module, dtype: str) -> Any:
     k = m.input("k", [2, 9, 8], dtype)
     mask, bias = m.input("seen", [2, 9], "i1"), m.input("bias", [1, 2, 6, 9], dtype)
     for kind, more in (("none", {}), ("causal", {}), ("sliding_window", {"window": 3}), ("custom", {"mask": mask}),
-                       ("bias", {"mask": bias}), ("causal", {"pos": pos, "softcap": 5.0, "scale": 0.3})):  # fmt: skip
+                       ("bias", {"mask": bias}), ("causal", {"pos": pos, "softcap": 5.0, "scale": 0.3}),
+                       ("sliding_window", {"window": 3, "sinks": m.param("sinks", [2], dtype)})):  # fmt: skip
         given = {"num_heads": 2, "num_kv_heads": 1, "head_dim": 8, "mask_kind": kind, **more}
         found.append(p.attention(x, k, k, **given))
     logits, labels = m.input("logits", [4, 7], dtype), np.array([0, 3, 6, 9], np.int32)

@@ -9,7 +9,7 @@ from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import Forward, Reverse, as_index, jvp, unbroadcast, vjp, zeros_like
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import UnsupportedError
-from rlx_mlir.hir.compositions.attention import score_gradients
+from rlx_mlir.hir.compositions.attention import gradients_beside_sinks, score_gradients
 from rlx_mlir.hir.compositions.registry import wide
 from rlx_mlir.hir.values import Value
 
@@ -23,14 +23,22 @@ def attention(
     v: Value,
     mask: Value | None = None,
     pos: Value | None = None,
+    sinks: Value | None = None,
     **attributes: Any,
 ) -> tuple[Value | None, ...]:
-    """By q, k and v, and by what is added to scores; other masks and positions have none."""
+    """By q, k and v, by what is added to scores, and by sinks; other masks and positions have none."""
     if attributes.pop("k_scheme", None) or attributes.pop("v_scheme", None):
         raise UnsupportedError("keys and values that are kept as blocks have no derivatives: train with floats")
     kept = k.dtype, v.dtype
     if k.dtype != v.dtype:
         k, v = m.cast(k, q.dtype), m.cast(v, q.dtype)
+    if sinks is not None:
+        (dq, dk, dv), own = gradients_beside_sinks(m, q, k, v, at.dy, mask, pos, sinks, **attributes)
+        by_mask: Value | None = None
+        if mask is not None and attributes.get("mask_kind") == "bias":
+            by_mask = m.cast(unbroadcast(m, own.by_sum, mask), mask.dtype)
+        assert own.by_sinks is not None, "there are sinks"
+        return dq, m.cast(dk, kept[0]), m.cast(dv, kept[1]), by_mask, None, m.cast(own.by_sinks, sinks.dtype)
     dq, dk, dv = m.attention_backward_all(q, k, v, at.dy, mask, pos=pos, **attributes)
     found = dq, m.cast(dk, kept[0]), m.cast(dv, kept[1])
     if mask is None or attributes.get("mask_kind") != "bias":

@@ -22,10 +22,13 @@ def attention(
     v: Value,
     mask: Value | None = None,
     pos: Value | None = None,
+    sinks: Value | None = None,
     **attributes: Any,
-) -> Value:
-    """Of all sequences."""
-    return _attended(m, at, [q, k, v], mask, pos)[0]
+) -> Value | None:
+    """Of all sequences, where entries share the sinks."""
+    if at.batched[5]:
+        return None
+    return _attended(m, at, [q, k, v], mask, pos, sinks)[0]
 
 
 @batching(mir.AttentionBackwardOp)
@@ -44,18 +47,28 @@ def attention_backward(
     return tuple(_attended(m, at, [q, k, v, dy], mask, pos))
 
 
-def _attended(m: Builders, at: Batched, sequences: list[Value], mask: Value | None, pos: Value | None) -> list[Value]:
-    """The operation of all sequences: of [S, E] for each entry, the batch is that of the sequences."""
+def _attended(
+    m: Builders,
+    at: Batched,
+    sequences: list[Value],
+    mask: Value | None,
+    pos: Value | None,
+    shared: Value | None = None,
+) -> list[Value]:
+    """The operation of all sequences: of [S, E] for each entry, the batch is that of the sequences.
+
+    `shared` is one more operand, which all entries have.
+    """
     given = [spread(m, at, x, batched) for x, batched in zip(sequences, at.batched, strict=False)]
     alone = at.ranks[0] == 2
     count = Size.of(1) if alone else m.sizes_of(given[0])[1]
-    of_mask, of_pos = at.batched[-2:]
+    of_mask, of_pos = at.batched[len(sequences) :][:2]
     flat = given if alone else [folded(m, x) for x in given]
     if mask is not None:
         mask = _mask(m, at, mask, of_mask, count)
     if pos is not None:
         pos = folded(m, spread(m, at, pos, of_pos))
-    found = m.rebuilt(at.op, present([*flat, mask, pos]))
+    found = m.rebuilt(at.op, present([*flat, mask, pos, shared]))
     return [x if alone else unfolded(m, x, [at.size, count]) for x in found]
 
 

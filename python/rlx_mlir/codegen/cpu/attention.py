@@ -7,6 +7,8 @@ otherwise, and for the keys j that exist (j < Sk, and in the cached form j < pos
 
     s_j = scale * <q_i, k_j>;    s_j = softcap * tanh(s_j / softcap) + bias_ij;    o_i = sum_j softmax(s)_j v_j
 
+A head's sink is one more score of each softmax, without a value: what maxima and sums start with.
+
 over the visible keys alone: all (none, bias), j <= p (causal), p - window < j <= p (sliding_window), mask_j >= 0.5
 (custom). A query that sees no key gives zeros. Keys that don't exist are never read, and invisible keys don't
 contribute even where their memory holds NaN. An additive bias is arithmetic, not a mask: a bias of -inf gives weight 0
@@ -78,7 +80,7 @@ Config = tuple[AttentionSpec, type[Schedule]]
 
 
 def _configure(name: str, spec: AttentionSpec, target: Target) -> Config:
-    check_attention(spec, blocks=True)
+    check_attention(spec, blocks=True, sinks=True)
     queries = shape_of(spec.q)[spec.sequence_axis]
     has_cache = any(operand == "pos" for operand, _ in spec.operands)
     is_decode = queries == 1 or (has_cache and queries is not None and 0 < queries <= FEW)

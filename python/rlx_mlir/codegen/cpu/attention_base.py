@@ -114,7 +114,7 @@ class Schedule:
         self.q, self.out = heads(buffers["q"], spec.num_heads), heads(results[0], spec.num_heads)
         self.k = heads(buffers["k"], spec.kv_heads, spec.k_scheme)
         self.v = heads(buffers["v"], spec.kv_heads, spec.v_scheme)
-        self.pos = buffers.get("pos")
+        self.pos, self.sinks = buffers.get("pos"), buffers.get("sinks")
         self.mask: Value | None = None
         if spec.mask is not None:
             mask = buffers["mask"]
@@ -235,6 +235,18 @@ class Schedule:
         em, cap = self.em, self.spec.softcap
         score = product if cap is None else em.unary("math.tanh", product) * (cap * self.score_unit)
         return score if bias is None else score + bias
+
+    def opening(self, h: Index) -> tuple[Value, Value]:
+        """The maximum and the sum, in all lanes, that scores of head `h` are added to: none so far, or its sink alone.
+
+        The sum is 1 of a sink, and 0 of one of -inf.
+        """
+        em = self.em
+        if self.sinks is None:
+            return em.const(NEGATIVE_INFINITY, self.type), em.zero(self.type)
+        sink = em.broadcast(self.wide(em.load(self.sinks, [h])), self.type)
+        maximum = sink if self.score_unit == 1.0 else sink * self.score_unit
+        return maximum, self.weight(maximum, self.finite_maximum(maximum))
 
     def normalised(self, total: Value, sum_: Value, inverse: Value) -> Value:
         """total / sum, and zero where no key was visible."""

@@ -200,7 +200,10 @@ class Decode(Schedule):
     # Results --------------------------------------------------------------------------------------
 
     def combine(self, begin: Value, end: Value, parts: Scratch) -> None:
-        """result = sum of totals / sum of sums, of all parts of a head, as they follow from the largest maximum."""
+        """result = sum of totals / sum of sums, of all parts of a head, as they follow from the largest maximum.
+
+        A head's sink is one more part, without a total.
+        """
         self.take_row(parts)
         em, heads, group = self.em, self.spec.num_heads, self.spec.group
         with em.loop(begin, end, hint="head") as head:
@@ -210,7 +213,8 @@ class Decode(Schedule):
             first, last = keys.lo // CHUNK, em.iceildiv(em.imax(keys.hi, 0), CHUNK)
             base = self.record_at(query, kv_head, 0)
             maxima = base + group * self.padded + own
-            with em.loop(first, last, 1, em.const(NEGATIVE_INFINITY, "f32"), hint="chunk") as chunk:
+            opening, none = self.opening(h)
+            with em.loop(first, last, 1, em.extract(opening, 0), hint="chunk") as chunk:
                 maximum = em.load(self.records, [maxima + chunk.iv * self.record])
                 chunk.yield_(self.larger(maximum, chunk.carry))
             shift = em.broadcast(self.finite_maximum(chunk.result), self.type)
@@ -219,7 +223,8 @@ class Decode(Schedule):
                 maximum = em.load(self.records, [maxima + chunk * self.record])
                 return self.weight(em.broadcast(maximum, self.type), shift)
 
-            with em.loop(first, last, 1, em.zero(self.type), hint="chunk") as summed:
+            own_sum = none if self.sinks is None else self.weight(opening, shift)
+            with em.loop(first, last, 1, own_sum, hint="chunk") as summed:
                 at = maxima + group + summed.iv * self.record
                 sum_ = em.broadcast(em.load(self.records, [at]), self.type)
                 summed.yield_(self.fma(sum_, weight(summed.iv), summed.carry))

@@ -157,6 +157,7 @@ class Prefill(Schedule):
         """Transposes the block's queries; missing ones repeat the last, so that no lane needs a guard."""
         em, last = self.em, block.first + block.count - 1
         base = self.q.base(block.b, block.h)
+        maximum, sum_ = self.opening(block.h)
 
         def scaled(at: Index, type: str | None = None) -> Value:
             value = em.load(self.q.flat, [at]) if type is None else em.vload(self.q.flat, [at], type)
@@ -176,8 +177,8 @@ class Prefill(Schedule):
                         em.store(scaled(start + d.iv), self.query, [at])
             with em.loop(0, self.size, hint="d") as d:
                 em.vstore(em.zero(self.type), self.total, [block.place(d.iv, group)])
-            em.vstore(em.const(NEGATIVE_INFINITY, self.type), self.state, [self.group_index(block.state, group)])
-            em.vstore(em.zero(self.type), self.state, [self.group_index(block.state, GROUPS + group)])
+            em.vstore(maximum, self.state, [self.group_index(block.state, group)])
+            em.vstore(sum_, self.state, [self.group_index(block.state, GROUPS + group)])
 
     def finish(self, block: Block) -> None:
         """result = total / sum, transposed back"""

@@ -35,7 +35,8 @@ class AttentionSpec:
     """One `mir.attention` after outlining: memref types as text, attributes under their names on the op.
 
     q and result are [B, Sq, H*D] or [Sq, H*D] (packed), [B, Sq, H, D] (bshd) or [B, H, Sq, D] (bhsd); k and v the same
-    with Sk and num_kv_heads. mask is [B or 1, H or 1, Sq or 1, Sk], or [B or 1, Sk] (custom only), pos is [B] i32.
+    with Sk and num_kv_heads. mask is [B or 1, H or 1, Sq or 1, Sk], or [B or 1, Sk] (custom only), pos is [B] i32,
+    sinks is [H], of f32 or of the element type of q.
     B, Sq and Sk may be `?`. Elements are f32, f16 or bf16; k and v may be of f16 or bf16 beside a q of f32, or bytes of
     blocks, whose formats `k_scheme` and `v_scheme` name: [B, Sk, bytes], i8.
     """
@@ -49,6 +50,7 @@ class AttentionSpec:
     num_kv_heads: int | None = None
     mask: str | None = None
     pos: str | None = None
+    sinks: str | None = None
     mask_kind: str = "none"
     window: int | None = None
     scale: float | None = None
@@ -80,6 +82,7 @@ class AttentionSpec:
     def operands(self) -> list[tuple[str, str]]:
         """Names and types of the kernel's operands, in order."""
         named = [("q", self.q), ("k", self.k), ("v", self.v), ("mask", self.mask), ("pos", self.pos)]
+        named.append(("sinks", self.sinks))
         return [(name, type) for name, type in named if type is not None]
 
 
@@ -112,12 +115,15 @@ def head_width(spec: AttentionSpec, scheme: str | None) -> int:
     return spec.head_dim if scheme is None else get_format(scheme).row_bytes(spec.head_dim)
 
 
-def check_attention(spec: AttentionSpec, *, conditions: bool = False, blocks: bool = False) -> None:
+def check_attention(
+    spec: AttentionSpec, *, conditions: bool = False, blocks: bool = False, sinks: bool = False
+) -> None:
     """Raises UnsupportedByTemplate where the spec contradicts itself, or no template covers its types.
 
     Args:
         conditions: whether masks may be of i1, too.
         blocks: whether keys and values may be blocks, and of different types.
+        sinks: whether heads may have sinks.
     """
 
     def need(condition: bool, rule: str, got: object) -> None:
@@ -160,6 +166,10 @@ def check_attention(spec: AttentionSpec, *, conditions: bool = False, blocks: bo
         need(boolean or element_of(spec.mask) == element, f"a mask of {element}, as q is", spec.mask)
     if spec.pos is not None:
         need(len(shape_of(spec.pos)) == 1 and element_of(spec.pos) == "i32", "pos [B] of i32", spec.pos)
+    if spec.sinks is not None:
+        need(sinks, "no sinks", spec.sinks)
+        need(shape_of(spec.sinks) in ((heads,), (None,)), f"a sink for each of {heads} heads", spec.sinks)
+        need(element_of(spec.sinks) in ("f32", element), f"sinks of f32, or of {element} as q is", spec.sinks)
     window = spec.window if spec.mask_kind == "sliding_window" else 1
     need(window is not None and window >= 1, "a window of at least 1 key", spec.window)
     need(spec.softcap is None or spec.softcap > 0, "a positive softcap", spec.softcap)

@@ -76,6 +76,7 @@ class Scores:
         weights: [B, H, Sq, Sk].
         by_sum: the gradient by what the weights are the softmax of, which is that by a bias, too: [B, H, Sq, Sk].
         by_product: the gradient by the products of queries and keys.
+        by_sinks: the gradient by sinks, [H]; None without them.
     """
 
     queries: Value
@@ -85,6 +86,7 @@ class Scores:
     weights: Value
     by_sum: Value
     by_product: Value
+    by_sinks: Value | None
 
 
 def _of_groups(m: Builders, x: Value, heads: int, kv_heads: int) -> Value:
@@ -101,6 +103,7 @@ def score_gradients(
     dy: Value,
     mask: Value | None = None,
     pos: Value | None = None,
+    sinks: Value | None = None,
     *,
     num_heads: int,
     head_dim: int,
@@ -111,7 +114,10 @@ def score_gradients(
     softcap: float | None = None,
     layout: str = "packed",
 ) -> Scores:
-    """ds = p (dp - sum(p dp)) of the weights p = softmax(scale q k^T) and dp = dy v^T."""
+    """ds = p (dp - sum(p dp)) of the weights p = softmax(scale q k^T) and dp = dy v^T.
+
+    A sink has a weight, too, whose dp is 0.
+    """
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     queries, gradient = (split_heads(m, x, num_heads, layout) for x in wide(m, q, dy))
     keys, values = (split_heads(m, m.cast(x, queries.dtype), kv_heads, layout) for x in (k, v))
@@ -140,12 +146,18 @@ def score_gradients(
     more = m.sizes_of(keys)[2] - m.sizes_of(queries)[2]
     sees_own = mask_kind in ("causal", "sliding_window") and pos is None and is_never_negative(more)
     all_see = sees_own or (seen is None and mask_kind != "bias")
-    weights = m.softmax(shown(scores, -math.inf), -1) if all_see else _weights(m, shown(scores, -math.inf))
+    of_sinks: Value | None = None
+    if sinks is not None:
+        sink = m.reshape(m.cast(sinks, scores.dtype), [1, num_heads, 1, 1])
+        weights, of_sinks = _weights_beside(m, shown(scores, -math.inf), sink)
+    else:
+        weights = m.softmax(shown(scores, -math.inf), -1) if all_see else _weights(m, shown(scores, -math.inf))
     by_weight = shown(product(gradient, values), 0.0)
     mean = m.sum(m.mul(weights, by_weight), -1, keep_dims=True)
     by_sum = m.mul(weights, m.sub(by_weight, mean))
     by_score = by_sum if steepness is None else shown(m.mul(by_sum, steepness), 0.0)
-    return Scores(queries, gradient, keys, values, weights, by_sum, m.mul(by_score, factor))
+    by_sinks = None if of_sinks is None else m.neg(m.sum(m.mul(of_sinks, mean), [0, 2, 3]))
+    return Scores(queries, gradient, keys, values, weights, by_sum, m.mul(by_score, factor), by_sinks)
 
 
 @composition(mir.AttentionBackwardOp)
@@ -180,6 +192,26 @@ def attention_backward(
         found = _in_blocks(m, given, others, ends, attributes)
     merged = [narrow(m, merge_heads(m, x, layout, like), like) for x, like in zip(found, (q, k, v), strict=True)]
     return merged[0], merged[1], merged[2]
+
+
+def gradients_beside_sinks(
+    m: Builders,
+    q: Value,
+    k: Value,
+    v: Value,
+    dy: Value,
+    mask: Value | None,
+    pos: Value | None,
+    sinks: Value,
+    **attributes: Any,
+) -> tuple[tuple[Value, Value, Value], Scores]:
+    """The gradients by q, k and v of attention with sinks, and those by scores and sinks, which they are made of."""
+    heads, layout = attributes["num_heads"], attributes.get("layout", "packed")
+    kv_heads = attributes.get("num_kv_heads") or heads
+    own = score_gradients(m, q, k, v, dy, mask, pos, sinks, **attributes)
+    found = zip(_products(m, own, heads, kv_heads), (q, k, v), strict=True)
+    by_q, by_k, by_v = (narrow(m, merge_heads(m, x, layout, like), like) for x, like in found)
+    return (by_q, by_k, by_v), own
 
 
 def _in_blocks(
@@ -238,3 +270,13 @@ def _weights(m: Builders, scores: Value) -> Value:
     lowest = m.eq(largest, -math.inf)
     powers = m.exp(m.sub(scores, m.where(lowest, 0.0, largest)))
     return m.where(lowest, 0.0, m.div(powers, m.sum(powers, -1, keep_dims=True)))
+
+
+def _weights_beside(m: Builders, scores: Value, sink: Value) -> tuple[Value, Value]:
+    """softmax(scores) with one more score, [1, H, 1, 1], and the weight of that; zeros where all are -inf."""
+    largest = m.maximum(m.max(scores, -1, keep_dims=True), sink)
+    lowest = m.eq(largest, -math.inf)
+    shift = m.where(lowest, 0.0, largest)
+    powers, of_sink = m.exp(m.sub(scores, shift)), m.exp(m.sub(sink, shift))
+    total = m.add(m.sum(powers, -1, keep_dims=True), of_sink)
+    return m.where(lowest, 0.0, m.div(powers, total)), m.where(lowest, 0.0, m.div(of_sink, total))

@@ -237,6 +237,7 @@ def _again(op: mir.AttentionOp, **changed: Any) -> Any:
     kept = {
         "mask": op.mask,
         "pos": op.pos,
+        "sinks": op.sinks,
         "num_heads": op.num_heads,
         "num_kv_heads": op.num_kv_heads,
         "head_dim": op.head_dim,

@@ -87,6 +87,7 @@ def _attention(
     v: Tensor,
     mask: Tensor | None = None,
     pos: Tensor | None = None,
+    sinks: Tensor | None = None,
     *,
     num_heads: int,
     head_dim: int,
@@ -113,7 +114,8 @@ def _attention(
     seen = _seen(w, scores, mask, pos, mask_kind, window)
     if seen is not None:
         scores = w.where(seen, scores, -math.inf)
-    found = w.dot(_weights(w, scores), values, ([3], [2]), ([0, 1], [0, 1]))
+    sink = None if sinks is None else w.reshape(w.cast(w.wide(sinks), scores.word), (1, num_heads, 1, 1))
+    found = w.dot(_weights(w, scores, sink), values, ([3], [2]), ([0, 1], [0, 1]))
     found = w.cast(found, q.word)
     return found if layout == "bhsd" else w.reshape(w.transpose(found, [0, 2, 1, 3]), w.types[0][0])
 
@@ -125,12 +127,16 @@ def _repeated(w: Writing, x: Tensor, times: int) -> Tensor:
     return w.reshape(spread, (b, heads * times, length, width))
 
 
-def _weights(w: Writing, scores: Tensor) -> Tensor:
-    """Softmax along keys, with zeros where a query sees none."""
+def _weights(w: Writing, scores: Tensor, sink: Tensor | None) -> Tensor:
+    """Softmax along keys and a sink, with zeros where a query sees none."""
     top = w.reduce(scores, "max", [3], keep=True)
+    if sink is not None:
+        top = w.binary("maximum", top, w.spread(sink, top.shape))
     finite = w.where(w.compare("eq", top, -math.inf), 0.0, top)
     power = w.unary("exponential", w.sub(scores, finite))
     total = w.reduce(power, "sum", [3], keep=True)
+    if sink is not None:
+        total = w.add(total, w.unary("exponential", w.sub(sink, finite)))
     return w.div(power, w.where(w.compare("eq", total, 0.0), 1.0, total))
 
 
