@@ -8,8 +8,8 @@ All are decoders of the same plan, and differ in what stands in it:
 
 What is in brackets is an architecture's choice, as are the function ``act``, how positions rotate and in which layers,
 which layers see a window of the last keys only, what scores, sums, rows of the table and logits are multiplied by, and
-whether the second line is one network or some of many that a router chooses. Norms divide by the root of the mean
-square.
+whether keys and values are products with a token or with a latent that is made of it, and whether the second line is one
+network or some of many that a router chooses. Norms divide by the root of the mean square.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LocalLayers:
 
 @dataclass(frozen=True)
 class Experts:
-    """Feed-forward networks of which a router gives each token its own few, weighted by softmax.
+    """Feed-forward networks of which a router gives each token its own few, weighted by softmax unless a file says more.
 
     Attributes:
         normalised: the weights of those that were chosen are divided by their sum, unless a file says otherwise
@@ -59,11 +59,17 @@ class Experts:
         own_width: the file says how wide they are inside (``expert_feed_forward_length``); otherwise it is what it says
             of single networks.
         shared: every token has one more network, whose result is multiplied by the sigmoid of a product with the token.
+        shared_count: in place of that, the file says of how many experts' width it is (``expert_shared_count``), and
+            its result is added as it is.
+        routed: the file says how experts are chosen (`routing.Routing`), and how many of the first layers have one
+            network in place of experts (``leading_dense_block_count``).
     """
 
     normalised: bool
     own_width: bool = False
     shared: bool = False
+    shared_count: bool = False
+    routed: bool = False
 
 
 REFUSED: Mapping[str, tuple[object, ...]] = {
@@ -116,6 +122,14 @@ REFUSED_OF_EXPERTS: Mapping[str, tuple[object, ...]] = {
 }
 """Likewise, where there are experts."""
 
+_OF_LATENTS = (
+    "attention.kv_lora_rank",
+    "attention.q_lora_rank",
+    "attention.key_length_mla",
+    "rope.scaling.yarn_log_multiplier",
+)
+_OF_ROUTING = ("expert_gating_func", "expert_group_count", "expert_weights_scale", "leading_dense_block_count")
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -143,6 +157,8 @@ class Architecture:
         joined: tensors that hold the rows of several ones of `layer_tensors`, which a file may have in their place.
         softcaps: scores of attention, and logits, are c tanh(x / c) for these c where the file doesn't say
             (``attn_logit_softcapping``, ``final_logit_softcapping``); None where neither is.
+        latent: keys and values are made of a latent, see `latent.Latent`.
+        short_queries: queries are, too.
         reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
     """
 
@@ -162,12 +178,24 @@ class Architecture:
     possible_experts: Experts | None = None
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     softcaps: tuple[float, float] | None = None
+    latent: bool = False
+    short_queries: bool = False
     reads: frozenset[str] = frozenset()
 
     @cached_property
     def with_experts(self) -> Architecture:
         """The architecture of files that have experts."""
         return self if self.possible_experts is None else replace(self, experts=self.possible_experts)
+
+    @cached_property
+    def with_short_queries(self) -> Architecture:
+        """The architecture of files whose queries are made of a short vector."""
+        return replace(self, short_queries=True)
+
+    @cached_property
+    def without_experts(self) -> Architecture:
+        """That of layers that have one network in place of experts."""
+        return replace(self, experts=None)
 
     @property
     def model_tensors(self) -> tuple[TensorRule, ...]:
@@ -182,16 +210,8 @@ class Architecture:
     @property
     def layer_tensors(self) -> tuple[TensorRule, ...]:
         """Tensors of each layer, in the order of use."""
-        qkv = {"attn_q": "q_width", "attn_k": "kv_width", "attn_v": "kv_width"}
         rules = [TensorRule("attn_norm.weight", ("hidden",))] if self.pre_norms else []
-        rules += [TensorRule(f"{name}.weight", (width, "hidden")) for name, width in qkv.items()]
-        if self.qkv_bias:
-            rules += [TensorRule(f"{name}.bias", (width,)) for name, width in qkv.items()]
-        if self.head_norms:
-            widths = ("q_width", "kv_width") if self.head_norms == "row" else ("head_dim", "head_dim")
-            names = ("attn_q_norm", "attn_k_norm")
-            rules += [TensorRule(f"{name}.weight", (width,)) for name, width in zip(names, widths, strict=True)]
-        rules.append(TensorRule("attn_output.weight", ("hidden", "q_width")))
+        rules += self._of_latents if self.latent else self._of_heads
         if self.post_norms:
             rules.append(TensorRule("post_attention_norm.weight", ("hidden",)))
         if self.pre_norms:
@@ -202,12 +222,49 @@ class Architecture:
         return tuple(rules)
 
     @property
+    def _of_heads(self) -> list[TensorRule]:
+        """Tensors of attention, but for norms around it."""
+        rules = []
+        qkv = {"attn_q": "q_width", "attn_k": "kv_width", "attn_v": "kv_width"}
+        rules += [TensorRule(f"{name}.weight", (width, "hidden")) for name, width in qkv.items()]
+        if self.qkv_bias:
+            rules += [TensorRule(f"{name}.bias", (width,)) for name, width in qkv.items()]
+        if self.head_norms:
+            widths = ("q_width", "kv_width") if self.head_norms == "row" else ("head_dim", "head_dim")
+            names = ("attn_q_norm", "attn_k_norm")
+            rules += [TensorRule(f"{name}.weight", (width,)) for name, width in zip(names, widths, strict=True)]
+        return [*rules, TensorRule("attn_output.weight", ("hidden", "q_width"))]
+
+    @property
+    def _of_latents(self) -> list[TensorRule]:
+        """Likewise, where keys and values are made of a latent; those of `attn_k_b` are transposed, for each head."""
+        rules = [TensorRule("attn_q.weight", ("latent_queries", "hidden"))]
+        if self.short_queries:
+            rules = [
+                TensorRule("attn_q_a.weight", ("query_rank", "hidden")),
+                TensorRule("attn_q_a_norm.weight", ("query_rank",)),
+                TensorRule("attn_q_b.weight", ("latent_queries", "query_rank")),
+            ]
+        return [
+            *rules,
+            TensorRule("attn_kv_a_mqa.weight", ("latent_row", "hidden")),
+            TensorRule("attn_kv_a_norm.weight", ("rank",)),
+            TensorRule("attn_k_b.weight", ("heads", "rank", "plain")),
+            TensorRule("attn_v_b.weight", ("heads", "value", "rank")),
+            TensorRule("attn_output.weight", ("hidden", "latent_values")),
+        ]
+
+    @property
     def _feed_forward(self) -> tuple[TensorRule, ...]:
         if not self.experts:
             return _gated("", "ffn")
         rules = (TensorRule("ffn_gate_inp.weight", ("experts", "hidden")), *_gated("_exps", "expert_ffn", "experts"))
+        if self.experts.routed:
+            rules += (TensorRule("exp_probs_b.bias", ("experts",), optional=True),)
         if self.experts.shared:
-            rules += (TensorRule("ffn_gate_inp_shexp.weight", ("hidden",)), *_gated("_shexp", "shared_ffn"))
+            rules += (TensorRule("ffn_gate_inp_shexp.weight", ("hidden",)),)
+        if self.experts.shared or self.experts.shared_count:
+            rules += _gated("_shexp", "shared_ffn")
         return rules
 
     @property
@@ -218,12 +275,18 @@ class Architecture:
             known.add("attention.sliding_window")
         if self.softcaps:
             known |= {"attn_logit_softcapping", "final_logit_softcapping"}
+        if self.latent:
+            known |= set(_OF_LATENTS)
         if self.possible_experts:
             known.add("expert_count")
         if self.experts:
             known |= {"expert_count", "expert_used_count"}
             if self.experts.shared:
                 known.add("expert_shared_feed_forward_length")
+            if self.experts.shared_count:
+                known.add("expert_shared_count")
+            if self.experts.routed:
+                known |= set(_OF_ROUTING)
         asked = {**REFUSED, **(REFUSED_OF_EXPERTS if self.experts else {})}
         return {key: neutral for key, neutral in asked.items() if key not in known}
 
@@ -313,6 +376,12 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         Architecture("smollm3", rope_style="interleaved", unrotated_period=4, local=_ALL_LOCAL),
         Architecture("olmo2", rope_style="half", head_norms="row", pre_norms=False, post_norms=True),
+        Architecture(
+            "deepseek2",
+            rope_style="interleaved",
+            latent=True,
+            possible_experts=Experts(normalised=False, own_width=True, shared_count=True, routed=True),
+        ),
         _GRANITE,
         replace(_GRANITE, name="granitemoe", experts=Experts(normalised=True)),
     )
