@@ -8,8 +8,8 @@ All are decoders of the same plan, and differ in what stands in it:
 
 What is in brackets is an architecture's choice, as are the function ``act``, how positions rotate and in which layers,
 which layers see a window of the last keys only, what scores, sums, rows of the table and logits are multiplied by, and
-whether keys and values are products with a token or with a latent that is made of it, and whether the second line is one
-network or some of many that a router chooses. Norms divide by the root of the mean square.
+whether keys and values are products with a token or with a latent that is made of it, and whether the second line is
+one network or some of many that a router chooses. Norms divide by the root of the mean square.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LocalLayers:
 
 @dataclass(frozen=True)
 class Experts:
-    """Feed-forward networks of which a router gives each token its own few, weighted by softmax unless a file says more.
+    """Feed-forward networks of which a router gives each token its own few, weighted by softmax.
 
     Attributes:
         normalised: the weights of those that were chosen are divided by their sum, unless a file says otherwise

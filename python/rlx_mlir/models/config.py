@@ -21,7 +21,7 @@ from .architecture import ARCHITECTURES, LONG_ROPE_FACTORS, ROPE_FACTORS, Archit
 from .caches import check_kv_dtype
 from .latent import Latent
 from .rope import Yarn, frequencies
-from .routing import Routing
+from .routing import BY_SOFTMAX, Routing
 
 WEIGHT_TYPES = frozenset(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.is_weight)
 """Types that a weight matrix may have."""
@@ -41,7 +41,7 @@ class ModelConfig:
         layers: decoder layers.
         hidden: width of the residual stream.
         heads, kv_heads: query heads, and key/value heads, which divide them.
-        head_dim: width of a head, as attention and its cache have it: with latents that of the one of keys, `Latent.row`.
+        head_dim: width of a head as caches have it: with latents that of the one of keys, `Latent.row`.
         ffn: width inside the feed-forward network.
         experts, experts_used, expert_ffn: feed-forward networks of a layer, those that a token has, and the width
             inside of each; 0 where a layer has one network.
@@ -108,7 +108,7 @@ class ModelConfig:
     weights: Mapping[str, TensorInfo] = field(repr=False)
     kv_dtype: str = "f32"
     latent: Latent | None = None
-    routing: Routing = Routing()
+    routing: Routing = BY_SOFTMAX
     dense_layers: int = 0
 
     def __post_init__(self) -> None:
@@ -389,7 +389,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, Any]:
         **_factors(keys, architecture, hidden, scale * _stretched_scale(keys) if latent else scale),
         "tied_head": False,
         "latent": latent,
-        "routing": _routing(keys) if architecture.experts and architecture.experts.routed else Routing(),
+        "routing": _routing(keys) if architecture.experts and architecture.experts.routed else BY_SOFTMAX,
         "dense_layers": _dense_layers(keys, layers) if architecture.experts and architecture.experts.routed else 0,
     }
 

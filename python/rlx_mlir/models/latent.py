@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Attention whose keys and values are made of one vector of a token, the latent, and what its cache holds.
 
-Of a token x, a head's key has a part that doesn't rotate and one that does, which all heads share; its value is narrower:
+A head's key has a part that doesn't rotate, and one that does, which all heads share; its value is as wide as it likes:
 
-    c = norm(x Wc)            the latent, of `rank` elements
+    c = norm(x Wc)            the latent of a token x, of `rank` elements
     p = rotate(x Wp)          the shared part of keys
     k_h = [c Uk_h, p]         v_h = c Uv_h
     q_h = [a_h, b_h]          of x Wq, or of norm(x Wa) Wb where queries are made of a short vector, too

@@ -262,6 +262,7 @@ class Layer:
         rows, name = self._latent_rows(n), "attention"
         cached: dict[str, Any] = {}
         if caches:
+            assert self.pos is not None
             scheme = schemes(config).get("k_scheme")
             rows = graph.cache_update(caches[0], rows, self.pos, scheme=scheme, name=name)
             cached = {"pos": self.pos, "k_scheme": scheme, "v_scheme": scheme}
@@ -285,7 +286,7 @@ class Layer:
 
     def _latent_rows(self, n: Value) -> Value:
         """What is cached of each token, [B, S, rank + rotated]: its latent, and the part of keys that heads share."""
-        graph, config, latent, name = self.graph, self.config, self.config.latent, "attn_kv_a_mqa"
+        graph, latent, name = self.graph, self.config.latent, "attn_kv_a_mqa"
         assert latent is not None
         made = self._product(n, name)
         own = self._norm(graph.narrow(made, -1, 0, latent.rank, name=name), "attn_kv_a_norm")
@@ -383,7 +384,7 @@ class Layer:
         if not config.shared_ffn:
             return result
         shared = self._feed_forward(n, "_shexp")
-        if not config.plan.experts.shared:
+        if f"blk.{self.number}.ffn_gate_inp_shexp.weight" not in self.params:
             return graph.add(result, shared, name="ffn_shexp")
         scores = graph.mul(n, self._weight("ffn_gate_inp_shexp"), name="ffn_gate_inp_shexp")
         part = graph.sigmoid(graph.sum(scores, -1, keep_dims=True, name="ffn_shexp"), name="ffn_shexp")

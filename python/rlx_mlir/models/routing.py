@@ -20,8 +20,8 @@ class Routing(NamedTuple):
 
     Attributes:
         scores: ``softmax`` over all experts, or ``sigmoid`` of each.
-        groups, groups_used: experts are in so many groups of equal size, and are chosen in so many of these alone: those
-            with the largest score (softmax), or the largest sum of two (sigmoid). 1 for all experts.
+        groups, groups_used: experts are in so many groups of equal size, and a token's are in so many of these: those
+            with the largest score (softmax), or the largest sum of two (sigmoid). 1 where all may be chosen.
         scale: what the weights of the chosen ones are multiplied by.
     """
 
@@ -29,6 +29,10 @@ class Routing(NamedTuple):
     groups: int = 1
     groups_used: int = 1
     scale: float = 1.0
+
+
+BY_SOFTMAX = Routing()
+"""The largest of the softmax of all scores."""
 
 
 def route(
@@ -76,4 +80,4 @@ def _in_groups(graph: GraphModule, routing: Routing, wanted: Value, used: int) -
     return weights, graph.add(graph.mul(chosen, size, name=_NAME), rest, name=_NAME)
 
 
-__all__ = ["Routing", "route"]
+__all__ = ["BY_SOFTMAX", "Routing", "route"]

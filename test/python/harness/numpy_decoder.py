@@ -98,7 +98,10 @@ class NumpyDecoder:
             q = n @ self.weight(p + "attn_q.weight").T
         q = q.reshape(len(n), self.heads, width).transpose(1, 0, 2)
         made = n @ self.weight(p + "attn_kv_a_mqa.weight").T
-        latents, shared = self._norm(made[:, :rank], p + "attn_kv_a_norm.weight"), self._rotate(made[None, :, rank:], False)
+        latents, shared = (
+            self._norm(made[:, :rank], p + "attn_kv_a_norm.weight"),
+            self._rotate(made[None, :, rank:], False),
+        )
         plain = width - self.rotated
         keys = latents @ self.weight(p + "attn_k_b.weight")
         keys = np.concatenate([keys, np.repeat(shared, self.heads, 0)], axis=2)
