@@ -442,7 +442,7 @@ def _routing(keys: _Keys) -> Routing:
     experts, used = keys.integer("expert_count", 0), keys.integer("expert_used_count", 0)
     groups = keys.integer("expert_group_count", 0, least=0) or 1
     if experts % groups:
-        raise keys.fail("expert_group_count", f"a divisor of the number of experts, {experts},", groups)
+        raise keys.fail("expert_group_count", f"a divisor of the number of experts, {experts}", groups)
     own = keys.integer("expert_group_used_count", 0, least=0) or groups
     if not used * groups <= own * experts <= groups * experts:
         rule = f"at most {groups}, and so many that there are {used} experts in as many groups of {experts // groups}"

@@ -50,6 +50,7 @@ def same_state(first: Session, second: Session) -> None:
         ("llama", "int8", "bf16"),
         ("gemma3", "int16", "f16"),
         ("qwen3", "exact", "f32"),
+        ("deepseek3", "int16", "q8_0"),
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
