@@ -369,7 +369,9 @@ class Layer:
         graph, config = self.graph, self.config
         used, width = config.experts_used, config.hidden
         tokens = graph.reshape(n, [-1, width], name="ffn_gate_inp")
-        scores = product(graph, tokens, self._weight("ffn_gate_inp"), name="ffn_gate_inp")
+        # Of tokens as they came: products know by their shape which of them have the bits that one alone has.
+        scores = product(graph, n, self._weight("ffn_gate_inp"), name="ffn_gate_inp")
+        scores = graph.reshape(scores, [-1, config.experts], name="ffn_gate_inp")
         bias = self.params.get(f"blk.{self.number}.exp_probs_b.bias")
         weights, experts = route(graph, config.routing, scores, bias, used=used, normalised=config.experts_normalised)
         count = tokens.shape[0]
