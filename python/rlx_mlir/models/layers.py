@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .architecture import LONG_ROPE_FACTORS, ROPE_FACTORS
 from .caches import schemes
 from .config import ModelConfig
-from .routing import route
+from .router import route
 
 if TYPE_CHECKING:
     from ..hir import GraphModule, Value

@@ -22,7 +22,8 @@ from rlx_mlir.models.caches import bytes_per_token, cache_types
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.latent import Latent
 from rlx_mlir.models.loading import load_model
-from rlx_mlir.models.routing import Routing, route
+from rlx_mlir.models.router import route
+from rlx_mlir.models.routing import Routing
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(3, 290, 20)]
 
