@@ -173,7 +173,6 @@ class _Reader:
             "rope.dimension_count": rotated,
             "attention.head_count_kv": 1,
             "attention.kv_lora_rank": rank,
-            "attention.q_lora_rank": short,
             "attention.key_length": rank + rotated,
             "attention.value_length": rank,
             "attention.key_length_mla": plain + rotated,
@@ -181,6 +180,8 @@ class _Reader:
             "leading_dense_block_count": self.count("first_k_dense_replace"),
             "expert_gating_func": 2 if self.value("scoring_func") == "sigmoid" else 1,
         }
+        if short:
+            values["attention.q_lora_rank"] = short
         if self.value("topk_method") == "greedy":  # of all experts, whatever groups there are
             values |= {"expert_group_count": 1, "expert_group_used_count": 1}
         return values

@@ -192,8 +192,9 @@ class ModelConfig:
 
     @property
     def permuted_heads(self) -> bool:
-        """Whether the rows of queries and keys whose elements rotate together are beside each other."""
-        return self.rope_style == "interleaved"
+        """Whether the rows of queries and keys whose elements rotate together are beside each other, but aren't in
+        folders."""
+        return self.rope_style == "interleaved" and self.latent is None
 
     @property
     def is_plain(self) -> bool:

@@ -18,12 +18,14 @@ from rlx_mlir.errors import GGUFError, InputError, ModelFileError, RlxError, Uns
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.frontends.huggingface import HuggingFaceFolder
 from rlx_mlir.frontends.safetensors_writer import write_safetensors
+from rlx_mlir.models.adapter import new_adapter
 from rlx_mlir.models.caches import bytes_per_token, cache_types
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.latent import Latent
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.router import route
 from rlx_mlir.models.routing import Routing
+from rlx_mlir.quantizing import quantize
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(3, 290, 20)]
 
@@ -196,6 +198,21 @@ def test_folders_that_ask_for_something_else(tmp_path: Path, name: str) -> None:
     folder = folders.write(tmp_path / "f", architecture, folders.weights(architecture), **changes)
     with pytest.raises(UnsupportedError, match=message):
         HuggingFaceFolder(folder)
+
+
+def test_adapters_are_of_products_that_there_are(path: Path) -> None:
+    config = ModelConfig.from_gguf(GGUFFile(path))
+    for target in ("attn_q", "ffn_gate"):
+        layer = 0 if target == "attn_q" else 1
+        with pytest.raises(InputError, match=rf"'{target}', but the model has no 'blk\.{layer}\.{target}\.weight'"):
+            new_adapter(config, [target], 2, 2.0, seed=0)
+    assert list(new_adapter(config, ["attn_output"], 2, 2.0, seed=0).factors)[-1] == "blk.2.attn_output"
+
+
+def test_files_cannot_say_that_halves_rotate(tmp_path: Path) -> None:
+    folder = folders.write(tmp_path / "f", "deepseek3", folders.weights("deepseek3"), rope_interleave=False)
+    with pytest.raises(UnsupportedError, match=r"half a head apart \('rope_interleave' is false\)"):
+        quantize(folder, tmp_path / "q.gguf", "q8_0")
 
 
 def test_rows_of_heads_must_fit(tmp_path: Path) -> None:
