@@ -162,6 +162,7 @@ def _graph(config: ModelConfig, length: int) -> GraphModule:
 
 _WITHIN = (
     *("attn_norm", "attn_q", "attn_k", "attn_v", "attn_q_norm", "attn_k_norm", "attn_q_rope", "attn_k_rope"),
+    *("attn_kv_a_mqa", "attn_kv_a_norm", "attn_q_a", "attn_q_a_norm", "attn_q_b"),
     *("attention", "attn_output", "post_attention_norm", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down", "ffn_exps"),
     "post_ffw_norm",
 )

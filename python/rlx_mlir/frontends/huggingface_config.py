@@ -40,6 +40,7 @@ class FolderConfig:
         tensors: f32, by the names of GGUF, that the configuration holds.
         tied: the embedding table is the output matrix too.
         document: the file.
+        ahead: layers behind the last one, which aren't read: `Family.ahead`.
     """
 
     family: Family
@@ -47,6 +48,7 @@ class FolderConfig:
     tensors: Mapping[str, Floats]
     tied: bool
     document: Document
+    ahead: int = 0
 
 
 def read_config(folder: Path) -> FolderConfig:
@@ -79,7 +81,8 @@ def read_config(folder: Path) -> FolderConfig:
     values |= rope.values
     metadata: dict[str, Any] = {"general.architecture": family.architecture}
     metadata |= {f"{family.architecture}.{key}": value for key, value in values.items()}
-    return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document)
+    ahead = reader.count(family.ahead) if family.ahead else 0
+    return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document, ahead)
 
 
 def _refused(document: Document, family: Family) -> dict[str, tuple[object, ...]]:
@@ -133,6 +136,10 @@ class _Reader:
         default = self.family.defaults.get(key)
         return default if isinstance(default, int) else None
 
+    def count(self, key: str) -> int:
+        """A number that may be 0."""
+        return self.document.integer(key, 0, default=self._default(key))
+
     def numbers(self) -> dict[str, Any]:
         """Sizes, and what numbers are multiplied by."""
         document = self.document
@@ -153,6 +160,8 @@ class _Reader:
         width = self.value("head_dim")
         size = hidden // heads if width is None else document.integer("head_dim", default=width)
         values |= {"attention.key_length": size, "attention.value_length": size}
+        if self.family.latent:
+            values |= self._latents()
         if "query_pre_attn_scalar" in self.family.defaults:
             scalar = self.number("query_pre_attn_scalar")
             if not scalar > 0:
@@ -160,6 +169,30 @@ class _Reader:
             values["attention.scale"] = scalar**-0.5
         if "attn_logit_softcapping" in self.family.numbers:  # here absence is none, whatever a GGUF file's means
             values = {"attn_logit_softcapping": 0.0, "final_logit_softcapping": 0.0, **values}
+        return values
+
+    def _latents(self) -> dict[str, Any]:
+        """How wide latents and what is made of them are, and how experts are chosen."""
+        words = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
+        rank, rotated, plain, value = (self.document.integer(word, default=self._default(word)) for word in words)
+        own = "q_lora_rank" in self.document.content  # null is none, and no key the default
+        short = 0 if own and self.document.content["q_lora_rank"] is None else self.count("q_lora_rank")
+        values = {
+            "rope.halves": "rope_interleave" in self.family.defaults and not self.flag("rope_interleave"),
+            "rope.dimension_count": rotated,
+            "attention.head_count_kv": 1,
+            "attention.kv_lora_rank": rank,
+            "attention.key_length": rank + rotated,
+            "attention.value_length": rank,
+            "attention.key_length_mla": plain + rotated,
+            "attention.value_length_mla": value,
+            "leading_dense_block_count": self.count("first_k_dense_replace"),
+            "expert_gating_func": 2 if self.value("scoring_func") == "sigmoid" else 1,
+        }
+        if short:
+            values["attention.q_lora_rank"] = short
+        if self.value("topk_method") == "greedy":  # of all experts, whatever groups there are
+            values |= {"expert_group_count": 1, "expert_group_used_count": 1}
         return values
 
     def windows(self) -> dict[str, Any]:
@@ -207,7 +240,10 @@ class _Reader:
 
     def rope(self, sizes: Mapping[str, Any]) -> Rope:
         """How positions are rotated."""
-        head, positions = sizes["attention.key_length"], sizes["context_length"]
+        head, positions = (
+            sizes["rope.dimension_count" if self.family.latent else "attention.key_length"],
+            sizes["context_length"],
+        )
         local, parameters = self._rope_parameters()
         theta = self._positive(parameters, "rope_theta", 10000.0)
         part = self._positive(parameters, "partial_rotary_factor", 1.0)
@@ -225,8 +261,27 @@ class _Reader:
                 f"{self.document.path}: rotations of 'rope_type' {shortened(kind)} are not supported, known are "
                 f"{', '.join(kinds)}"
             )
-        found = kinds[kind](_RopeEntries(self.document, parameters, theta, dims, positions))
-        return Rope({**values, **found.values}, found.factors)
+        own = _RopeEntries(self.document, parameters, theta, dims, positions)
+        found = kinds[kind](own)
+        if self.family.latent:
+            values |= self._stretched_scores(own, found)
+        return Rope({**found.values, **values}, found.factors)
+
+    def _stretched_scores(self, own: _RopeEntries, found: Rope) -> dict[str, Any]:
+        """What latents have in place of a factor that grows with that of the positions: it is of scores, not of what
+        rotates."""
+        weight = own.entries.get("mscale_all_dim") or 0.0
+        if found.values["rope.scaling.type"] == "yarn":
+            grown = _grown(found.values["rope.scaling.factor"], 1.0)
+            log = 0.1 * own.number("mscale_all_dim") if weight else 0.0
+            attention = found.values["rope.scaling.attn_factor"] * grown
+            return {"rope.scaling.attn_factor": attention, "rope.scaling.yarn_log_multiplier": log}
+        if weight and found.values["rope.scaling.type"] != "none":
+            raise UnsupportedError(
+                f"{self.document.path}: 'mscale_all_dim' = {shortened(weight)} is supported with rotations of type "
+                f"yarn alone, but they are {found.values['rope.scaling.type']}"
+            )
+        return {}
 
     def _rope_parameters(self) -> tuple[Mapping[str, Any] | None, dict[str, Any]]:
         """What is said of local layers, where they rotate in their own way, and what of the others."""

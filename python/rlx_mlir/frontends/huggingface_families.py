@@ -52,6 +52,26 @@ _EXPERTS = {
     "num_local_experts": "expert_count",  # as transformers saves it
     "num_experts_per_tok": "expert_used_count",
 }
+_DEEPSEEK_LAYER = {
+    **{
+        f"self_attn.{theirs}": own
+        for theirs, own in (
+            ("q_proj", "attn_q"),
+            ("q_a_proj", "attn_q_a"),
+            ("q_a_layernorm", "attn_q_a_norm"),
+            ("q_b_proj", "attn_q_b"),
+            ("kv_a_proj_with_mqa", "attn_kv_a_mqa"),
+            ("kv_a_layernorm", "attn_kv_a_norm"),
+            ("kv_b_proj", "attn_kv_b"),
+            ("o_proj", "attn_output"),
+        )
+    },
+    **_GATED,
+    **{f"mlp.shared_experts.{word}_proj": f"ffn_{word}_shexp" for word in ("gate", "up", "down")},
+    "mlp.gate": "ffn_gate_inp",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
 _NORMALISED = {"norm_topk_prob": "expert_weights_norm"}
 _GRANITE_SCALES = {
     "embedding_multiplier": "embedding_scale",
@@ -96,6 +116,9 @@ class Family:
         mixed_experts: tensors of all experts have gates and ups in turns, and biases; dense ones are [inputs, outputs],
             others are blocks of MXFP4 and their scales.
         packed: the methods of `quantization_config` whose tensors are read.
+        latent: keys and values are made of latents: `kv_lora_rank` and its like say how wide all is, rows that rotate
+            together are side by side unless `rope_interleave` is false, and a layer has all of `attn_kv_b` in one.
+        ahead: the key that says how many layers behind the last one predict tokens further ahead, which aren't read.
         part: the entry of `config.json` that describes the language model, where that is one part of several, of which
             the others are for what isn't text, and aren't read; empty where it is the whole.
     """
@@ -115,6 +138,8 @@ class Family:
     split_experts: bool = False
     mixed_experts: bool = False
     packed: tuple[str, ...] = ()
+    latent: bool = False
+    ahead: str = ""
     part: str = ""
 
 
@@ -144,6 +169,45 @@ _GEMMA3 = Family(
     windows="period",
     refused={**_NO_BIASES, **_CAUSAL},
     plus_one=True,
+)
+
+_DEEPSEEK2 = Family(
+    "deepseek_v2",
+    "deepseek2",
+    _DEEPSEEK_LAYER,
+    numbers={
+        **_NORMALISED,
+        "n_routed_experts": "expert_count",
+        "num_experts_per_tok": "expert_used_count",
+        "n_shared_experts": "expert_shared_count",
+        "n_group": "expert_group_count",
+        "topk_group": "expert_group_used_count",
+        "moe_intermediate_size": "expert_feed_forward_length",
+        "routed_scaling_factor": "expert_weights_scale",
+    },
+    defaults={
+        "n_routed_experts": 64,
+        "n_shared_experts": 2,
+        "moe_intermediate_size": 1407,
+        "routed_scaling_factor": 1.0,
+        "first_k_dense_replace": 0,
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "norm_topk_prob": False,
+        "topk_method": "greedy",
+    },
+    refused={
+        **_NO_BIASES,
+        "scoring_func": (None, "softmax"),
+        "topk_method": (None, "greedy", "group_limited_greedy"),
+        "norm_topk_prob": (None, False),  # transformers doesn't read it, and the models' own code leaves out a factor
+        "moe_layer_freq": (None, 1),
+    },
+    split_experts=True,
+    latent=True,
 )
 
 FAMILIES: dict[str, Family] = {
@@ -320,6 +384,35 @@ FAMILIES: dict[str, Family] = {
             bare={"self_attn.sinks": "attn_sinks.weight"},
             mixed_experts=True,
             packed=("mxfp4",),
+        ),
+        _DEEPSEEK2,
+        replace(
+            _DEEPSEEK2,
+            name="deepseek_v3",
+            defaults={
+                **_DEEPSEEK2.defaults,
+                "n_routed_experts": 256,
+                "num_experts_per_tok": 8,
+                "n_shared_experts": 1,
+                "moe_intermediate_size": 2048,
+                "routed_scaling_factor": 2.5,
+                "first_k_dense_replace": 3,
+                "n_group": 8,
+                "topk_group": 4,
+                "norm_topk_prob": True,
+                "rope_interleave": True,
+                "scoring_func": "sigmoid",
+                "topk_method": "noaux_tc",
+                "num_nextn_predict_layers": 1,
+            },
+            refused={
+                **_NO_BIASES,
+                "scoring_func": (None, "sigmoid"),
+                "topk_method": (None, "noaux_tc"),
+                "moe_layer_freq": (None, 1),
+            },
+            ahead="num_nextn_predict_layers",
+            bare={"mlp.gate.e_score_correction_bias": "exp_probs_b.bias"},
         ),
     )
 }

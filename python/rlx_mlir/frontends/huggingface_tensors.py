@@ -61,6 +61,7 @@ class FolderTensors:
         self.tensors: dict[str, TensorInfo] = {}
         self.made: dict[str, Callable[[], np.ndarray]] = {}
         self._path, self._config, self._data = path, config, data
+        self._layers: int = config.metadata[f"{config.family.architecture}.block_count"]
         self._experts: dict[str, dict[int, tuple[int, safetensors.TensorInfo]]] = {}
         self._blocks: dict[tuple[str, str], dict[str, tuple[int, safetensors.TensorInfo]]] = {}
         unknown, types = [], []
@@ -109,10 +110,15 @@ class FolderTensors:
         family, layer = self._config.family, _LAYER.fullmatch(info.name)
         name = OUTSIDE.get(info.name)
         if layer is not None:
+            if 0 <= int(layer[1]) - self._layers < self._config.ahead:
+                return True
             own, _, kind = layer[2].rpartition(".")
             prefix = f"blk.{int(layer[1])}"
             if own in family.layer and kind in ("weight", "bias"):
                 name = f"{prefix}.{family.layer[own]}.{kind}"
+                if family.latent and family.layer[own] == "attn_kv_b" and kind == "weight":
+                    self._take_heads(part, info, prefix)
+                    return True
             elif layer[2] in family.bare:
                 name = f"{prefix}.{family.bare[layer[2]]}"
             elif self._take_experts(part, info, prefix, layer[2]):
@@ -130,6 +136,24 @@ class FolderTensors:
             size, number = info.end - info.begin, _number(info.type)
             self.tensors[name] = TensorInfo(name, info.shape, info.type, number, info.begin, size, 0, part)
         return True
+
+    def _take_heads(self, part: int, info: safetensors.TensorInfo, layer: str) -> None:
+        """Takes what makes keys and values of a latent: rows for keys of each head, turned, and for values."""
+        heads, rank, query, value = (
+            self._config.metadata[f"{self._config.family.architecture}.attention.{key}"]
+            for key in ("head_count", "kv_lora_rank", "key_length_mla", "value_length_mla")
+        )
+        plain = query - self._config.metadata[f"{self._config.family.architecture}.rope.dimension_count"]
+        if info.shape != (heads * (plain + value), rank):
+            raise ModelFileError(
+                f"'{info.name}' must be {[heads * (plain + value), rank]}, rows for {plain} elements of keys and "
+                f"{value} of values of each of {heads} heads, but is {list(info.shape)}",
+                path=self._path,
+            )
+        each = self._values(part, info).reshape(heads, plain + value, rank)
+        keys, values = each[:, :plain].swapaxes(1, 2), each[:, plain:]
+        for word, own in (("k", keys), ("v", values)):
+            self._make(f"{layer}.attn_{word}_b.weight", own.shape, info.type, partial(np.array, own))
 
     def _take_experts(self, part: int, info: safetensors.TensorInfo, layer: str, name: str) -> bool:
         """Takes a tensor of one expert, or of all, where the family has such ones."""

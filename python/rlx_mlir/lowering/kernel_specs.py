@@ -415,7 +415,9 @@ def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
     """A kernel of class attention."""
     ops, _ = _body(kernel)
     view = ops[0].opview
-    given = [v for v in (view.q, view.k, view.v, view.mask, view.pos, view.sinks) if v is not None]
+    shared = view.k == view.v
+    values = None if shared else view.v
+    given = [v for v in (view.q, view.k, values, view.mask, view.pos, view.sinks) if v is not None]
     if given != list(kernel.arguments):
         raise UnsupportedByTemplate(f"{name}: one value is several operands")
     return AttentionSpec(
@@ -426,6 +428,7 @@ def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
         mask=_buffer_of(view.mask),
         pos=_buffer_of(view.pos),
         sinks=_buffer_of(view.sinks),
+        shared=shared,
         **{attribute: python_value(getattr(view, attribute)) for attribute in _ATTENTION_ATTRIBUTES},
     )
 

@@ -130,7 +130,7 @@ def new_adapter(config: ModelConfig, targets: Sequence[str], rank: int, alpha: f
         rank, alpha: what is added is multiplied by alpha / rank.
         seed: of A.
 
-    Raises InputError where a number is out of its range, or a target isn't one of the products.
+    Raises InputError where a number is out of its range, or a target isn't one of the products, or not of this model.
     """
     checks.whole("rank", rank, 1)
     if not 0 < checks.real("alpha", alpha) < np.inf:
@@ -144,6 +144,8 @@ def new_adapter(config: ModelConfig, targets: Sequence[str], rank: int, alpha: f
     for layer in range(config.layers):
         for target in targets:
             product = f"blk.{layer}.{target}"
+            if f"{product}.weight" not in config.weights:
+                raise InputError(f"'targets' has '{target}', but the model has no '{product}.weight'")
             outputs, inputs = config.weights[f"{product}.weight"].shape
             a = random.uniform(-1, 1, (rank, inputs)) * inputs**-0.5
             factors[product] = a.astype(np.float32), np.zeros((outputs, rank), np.float32)

@@ -8,8 +8,9 @@ All are decoders of the same plan, and differ in what stands in it:
 
 What is in brackets is an architecture's choice, as are the function ``act``, how positions rotate and in which layers,
 which layers see a window of the last keys only, whether softmax has a sink, what scores, sums, rows of the table and
-logits are multiplied by, and whether the second line is one network or some of many that a router chooses. Norms divide
-by the root of the mean square.
+logits are multiplied by, whether keys and values are products with a token or with a latent that is made of it, and
+whether the second line is one network or some of many that a router chooses. Norms divide by the root of the mean
+square.
 """
 
 from __future__ import annotations
@@ -76,6 +77,10 @@ class Experts:
             but for rounding, and but for scores so far apart that softmax of all makes some 0.
         biases: the router's scores, and each product of an expert, have biases.
         clamped: how gate and up are joined, where that isn't by the architecture's ``activation``.
+        shared_count: in place of that, the file says of how many experts' width it is (``expert_shared_count``), and
+            its result is added as it is.
+        routed: the file says how experts are chosen (`routing.Routing`), and how many of the first layers have one
+            network in place of experts (``leading_dense_block_count``).
     """
 
     normalised: bool
@@ -84,6 +89,8 @@ class Experts:
     of_chosen: bool = False
     biases: bool = False
     clamped: Clamped | None = None
+    shared_count: bool = False
+    routed: bool = False
 
 
 REFUSED: Mapping[str, tuple[object, ...]] = {
@@ -136,6 +143,14 @@ REFUSED_OF_EXPERTS: Mapping[str, tuple[object, ...]] = {
 }
 """Likewise, where there are experts."""
 
+_OF_LATENTS = (
+    "attention.kv_lora_rank",
+    "attention.q_lora_rank",
+    "attention.key_length_mla",
+    "rope.scaling.yarn_log_multiplier",
+)
+_OF_ROUTING = ("expert_gating_func", "expert_group_count", "expert_weights_scale", "leading_dense_block_count")
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -167,6 +182,8 @@ class Architecture:
         joined: tensors that hold the rows of several ones of `layer_tensors`, which a file may have in their place.
         softcaps: scores of attention, and logits, are c tanh(x / c) for these c where the file doesn't say
             (``attn_logit_softcapping``, ``final_logit_softcapping``); None where neither is.
+        latent: keys and values are made of a latent, see `latent.Latent`.
+        short_queries: queries are, too.
         reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
     """
 
@@ -190,12 +207,24 @@ class Architecture:
     possible_experts: Experts | None = None
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     softcaps: tuple[float, float] | None = None
+    latent: bool = False
+    short_queries: bool = False
     reads: frozenset[str] = frozenset()
 
     @cached_property
     def with_experts(self) -> Architecture:
         """The architecture of files that have experts."""
         return self if self.possible_experts is None else replace(self, experts=self.possible_experts)
+
+    @cached_property
+    def with_short_queries(self) -> Architecture:
+        """The architecture of files whose queries are made of a short vector."""
+        return replace(self, short_queries=True)
+
+    @cached_property
+    def without_experts(self) -> Architecture:
+        """That of layers that have one network in place of experts."""
+        return replace(self, experts=None)
 
     @property
     def model_tensors(self) -> tuple[TensorRule, ...]:
@@ -210,8 +239,22 @@ class Architecture:
     @property
     def layer_tensors(self) -> tuple[TensorRule, ...]:
         """Tensors of each layer, in the order of use."""
-        qkv = {"attn_q": "q_width", "attn_k": "kv_width", "attn_v": "kv_width"}
         rules = [TensorRule("attn_norm.weight", ("hidden",))] if self.pre_norms else []
+        rules += self._of_latents if self.latent else self._of_heads
+        if self.post_norms:
+            rules.append(TensorRule("post_attention_norm.weight", ("hidden",)))
+        if self.pre_norms:
+            rules.append(TensorRule(f"{self.ffn_norm}.weight", ("hidden",)))
+        rules += self._feed_forward
+        if self.post_norms:
+            rules.append(TensorRule("post_ffw_norm.weight", ("hidden",)))
+        return tuple(rules)
+
+    @property
+    def _of_heads(self) -> list[TensorRule]:
+        """Tensors of attention, but for norms around it."""
+        rules = []
+        qkv = {"attn_q": "q_width", "attn_k": "kv_width", "attn_v": "kv_width"}
         rules += [TensorRule(f"{name}.weight", (width, "hidden")) for name, width in qkv.items()]
         if self.qkv_bias:
             rules += [TensorRule(f"{name}.bias", (width,)) for name, width in qkv.items()]
@@ -224,14 +267,26 @@ class Architecture:
         rules.append(TensorRule("attn_output.weight", ("hidden", "q_width")))
         if self.output_bias:
             rules.append(TensorRule("attn_output.bias", ("hidden",)))
-        if self.post_norms:
-            rules.append(TensorRule("post_attention_norm.weight", ("hidden",)))
-        if self.pre_norms:
-            rules.append(TensorRule(f"{self.ffn_norm}.weight", ("hidden",)))
-        rules += self._feed_forward
-        if self.post_norms:
-            rules.append(TensorRule("post_ffw_norm.weight", ("hidden",)))
-        return tuple(rules)
+        return rules
+
+    @property
+    def _of_latents(self) -> list[TensorRule]:
+        """Likewise, where keys and values are made of a latent; those of `attn_k_b` are transposed, for each head."""
+        rules = [TensorRule("attn_q.weight", ("latent_queries", "hidden"))]
+        if self.short_queries:
+            rules = [
+                TensorRule("attn_q_a.weight", ("query_rank", "hidden")),
+                TensorRule("attn_q_a_norm.weight", ("query_rank",)),
+                TensorRule("attn_q_b.weight", ("latent_queries", "query_rank")),
+            ]
+        return [
+            *rules,
+            TensorRule("attn_kv_a_mqa.weight", ("latent_row", "hidden")),
+            TensorRule("attn_kv_a_norm.weight", ("rank",)),
+            TensorRule("attn_k_b.weight", ("heads", "rank", "plain")),
+            TensorRule("attn_v_b.weight", ("heads", "value", "rank")),
+            TensorRule("attn_output.weight", ("hidden", "latent_values")),
+        ]
 
     @property
     def _feed_forward(self) -> tuple[TensorRule, ...]:
@@ -242,8 +297,12 @@ class Architecture:
             widths = {"gate": "expert_ffn", "up": "expert_ffn", "down": "hidden"}
             rules += (TensorRule("ffn_gate_inp.bias", ("experts",)),)
             rules += tuple(TensorRule(f"ffn_{word}_exps.bias", ("experts", width)) for word, width in widths.items())
+        if self.experts.routed:
+            rules += (TensorRule("exp_probs_b.bias", ("experts",), optional=True),)
         if self.experts.shared:
-            rules += (TensorRule("ffn_gate_inp_shexp.weight", ("hidden",)), *_gated("_shexp", "shared_ffn"))
+            rules += (TensorRule("ffn_gate_inp_shexp.weight", ("hidden",)),)
+        if self.experts.shared or self.experts.shared_count:
+            rules += _gated("_shexp", "shared_ffn")
         return rules
 
     @property
@@ -254,12 +313,18 @@ class Architecture:
             known.add("attention.sliding_window")
         if self.softcaps:
             known |= {"attn_logit_softcapping", "final_logit_softcapping"}
+        if self.latent:
+            known |= set(_OF_LATENTS)
         if self.possible_experts:
             known.add("expert_count")
         if self.experts:
             known |= {"expert_count", "expert_used_count"}
             if self.experts.shared:
                 known.add("expert_shared_feed_forward_length")
+            if self.experts.shared_count:
+                known.add("expert_shared_count")
+            if self.experts.routed:
+                known |= set(_OF_ROUTING)
         asked = {**REFUSED, **(REFUSED_OF_EXPERTS if self.experts else {})}
         if self.experts and self.experts.of_chosen:
             asked |= {"expert_gating_func": (0, 3), "expert_weights_norm": (True,)}
@@ -367,6 +432,12 @@ ARCHITECTURES: dict[str, Architecture] = {
                 biases=True,
                 clamped=Clamped(slope=1.702, limit=7.0),
             ),
+        ),
+        Architecture(
+            "deepseek2",
+            rope_style="interleaved",
+            latent=True,
+            possible_experts=Experts(normalised=False, own_width=True, shared_count=True, routed=True),
         ),
         _GRANITE,
         replace(_GRANITE, name="granitemoe", experts=Experts(normalised=True)),

@@ -37,6 +37,10 @@ class Cached(Protocol):
     def kv_width(self) -> int:
         """Elements of a row."""
 
+    @property
+    def latent(self) -> object:
+        """What tells that there is one cache of a layer, whose rows are keys and values; None where there are two."""
+
 
 @dataclass(frozen=True)
 class CacheType:
@@ -105,9 +109,15 @@ def kinds(kv_dtype: str) -> tuple[str, str]:
     return pair[0], pair[1]
 
 
-def check_kv_dtype(kv_dtype: str, head_dim: int) -> None:
-    """Raises InputError for a text that says no types, or blocks that heads aren't made of."""
-    for kind in kinds(kv_dtype):
+def check_kv_dtype(kv_dtype: str, head_dim: int, *, one: bool = False) -> None:
+    """Raises InputError for a text that says no types, or blocks that heads aren't made of; with ``one`` for two types,
+    too: keys are values."""
+    pair = kinds(kv_dtype)
+    if one and pair[0] != pair[1]:
+        raise InputError(
+            f"'kv_dtype' must be one type where keys and values are made of the same latents, but is {kv_dtype!r}"
+        )
+    for kind in pair:
         if kind in BLOCKS and head_dim % get_format(kind).block:
             raise InputError(
                 f"'kv_dtype' {kind} has blocks of {get_format(kind).block} elements, of which a head must be a "
@@ -116,8 +126,13 @@ def check_kv_dtype(kv_dtype: str, head_dim: int) -> None:
 
 
 def cache_types(config: Cached) -> dict[str, CacheType]:
-    """What each cache input is, by name: ``k_0``, ``v_0``, ``k_1``, …; updated caches have these names, too."""
+    """What each cache input is, by name: ``k_0``, ``v_0``, ``k_1``, …; updated caches have these names, too.
+
+    Where keys are values, too, there are ``k_0``, ``k_1``, … alone.
+    """
     own = {name: CacheType(kind, config.kv_width) for name, kind in zip("kv", kinds(config.kv_dtype), strict=True)}
+    if config.latent is not None:
+        del own["v"]
     return {f"{name}_{layer}": type for layer in range(config.layers) for name, type in own.items()}
 
 

@@ -17,9 +17,11 @@ from .. import budgets
 from ..errors import GGUFError, InputError, UnsupportedError, nearest
 from ..formats import FORMATS_BY_ID
 from ..frontends.model_file import ModelFile, TensorInfo
-from .architecture import ARCHITECTURES, LONG_ROPE_FACTORS, ROPE_FACTORS, Architecture, TensorRule
+from .architecture import ARCHITECTURES, LONG_ROPE_FACTORS, ROPE_FACTORS, Architecture, Experts, TensorRule
 from .caches import check_kv_dtype
+from .latent import Latent
 from .rope import Yarn, frequencies
+from .routing import BY_SOFTMAX, OF_CHOSEN, Routing
 
 WEIGHT_TYPES = frozenset(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.is_weight)
 """Types that a weight matrix may have."""
@@ -39,7 +41,7 @@ class ModelConfig:
         layers: decoder layers.
         hidden: width of the residual stream.
         heads, kv_heads: query heads, and key/value heads, which divide them.
-        head_dim: width of a head.
+        head_dim: width of a head as caches have it: with latents that of the one of keys, `Latent.row`.
         ffn: width inside the feed-forward network.
         experts, experts_used, expert_ffn: feed-forward networks of a layer, those that a token has, and the width
             inside of each; 0 where a layer has one network.
@@ -65,6 +67,9 @@ class ModelConfig:
         tied_head: the embedding table is the output matrix too.
         weights: the file's tensors that the model uses, by name.
         kv_dtype: types of cached keys and values, see `caches.kinds`. The one choice that isn't the file's.
+        latent: what keys and values are made of, where that isn't the token.
+        routing: how experts are chosen.
+        dense_layers: so many of the first layers have one network in place of experts.
     """
 
     architecture: str
@@ -102,9 +107,12 @@ class ModelConfig:
     tied_head: bool
     weights: Mapping[str, TensorInfo] = field(repr=False)
     kv_dtype: str = "f32"
+    latent: Latent | None = None
+    routing: Routing = BY_SOFTMAX
+    dense_layers: int = 0
 
     def __post_init__(self) -> None:
-        check_kv_dtype(self.kv_dtype, self.head_dim)
+        check_kv_dtype(self.kv_dtype, self.head_dim, one=self.latent is not None)
 
     @classmethod
     def from_gguf(cls, file: ModelFile) -> ModelConfig:
@@ -128,6 +136,8 @@ class ModelConfig:
             )
         if not _is_one_of(file.metadata.get(f"{architecture.name}.expert_count", 0), (0,)):
             architecture = architecture.with_experts
+        if not _is_one_of(file.metadata.get(f"{architecture.name}.attention.q_lora_rank", 0), (0,)):
+            architecture = architecture.with_short_queries
         config = cls(**_numbers(file, architecture), weights={})
         weights = _tensors(file, architecture, config)
         return replace(config, weights=weights, tied_head="output.weight" not in weights)
@@ -147,6 +157,7 @@ class ModelConfig:
             "shared_ffn": self.shared_ffn,
             "vocab": self.vocab,
             "rope_pairs": self.rope_dims // 2,
+            **(self.latent.sizes(self.heads) if self.latent else {}),
         }
 
     @property
@@ -158,7 +169,18 @@ class ModelConfig:
     def plan(self) -> Architecture:
         """What the architecture is made of."""
         found = ARCHITECTURES[self.architecture]
+        if self.latent and self.latent.query_rank:
+            found = found.with_short_queries
         return found.with_experts if self.experts else found
+
+    @property
+    def rotated_head(self) -> int:
+        """Width of what rotations see of a head."""
+        return self.latent.rotated if self.latent else self.head_dim
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer's feed-forward networks are experts."""
+        return self.experts > 0 and layer >= self.dense_layers
 
     def is_local(self, layer: int) -> bool:
         """Whether a layer sees a window of keys only."""
@@ -171,8 +193,9 @@ class ModelConfig:
 
     @property
     def permuted_heads(self) -> bool:
-        """Whether the rows of queries and keys whose elements rotate together are beside each other."""
-        return self.rope_style == "interleaved"
+        """Whether the rows of queries and keys whose elements rotate together are beside each other, but aren't in
+        folders."""
+        return self.rope_style == "interleaved" and self.latent is None
 
     @property
     def is_plain(self) -> bool:
@@ -180,7 +203,7 @@ class ModelConfig:
         plan = self.plan
         choices: list[object] = [plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms, plan.sinks]
         choices += [self.local, self.unrotated, self.experts, self.attention_softcap, self.residual_scale != 1.0]
-        choices += [self.rope_style == "half" and self.rope_dims < self.head_dim]
+        choices += [self.rope_style == "half" and self.rope_dims < self.head_dim, self.latent]
         return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
 
     @property
@@ -207,7 +230,7 @@ class ModelConfig:
     def rope_tables(
         self, positions: int, factors: np.ndarray | None = None, *, local: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Cosines and sines of positions 0 … positions - 1, f32 [positions, head_dim / 2] each.
+        """Cosines and sines of positions 0 … positions - 1, f32 [positions, rotated_head / 2] each.
 
         Angles are computed in f64. Pairs behind ``rope_dims`` have angle 0. ``factors``, [rope_dims / 2], divide the
         frequencies (see `factors_of`). ``local`` gives the tables of local layers.
@@ -218,7 +241,7 @@ class ModelConfig:
         if factors is not None:
             turns /= factors.astype(np.float64)
         angles = np.arange(positions, dtype=np.float64)[:, None] * turns
-        cos, sin = np.ones((positions, self.head_dim // 2)), np.zeros((positions, self.head_dim // 2))
+        cos, sin = np.ones((positions, self.rotated_head // 2)), np.zeros((positions, self.rotated_head // 2))
         factor = 1.0 if own else self.rope_attention
         cos[:, : len(turns)], sin[:, : len(turns)] = np.cos(angles) * factor, np.sin(angles) * factor
         return cos.astype(np.float32), sin.astype(np.float32)
@@ -341,7 +364,9 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, Any]:
     kv_heads = keys.integer("attention.head_count_kv", heads)
     if heads % kv_heads:
         raise keys.fail("attention.head_count", f"a multiple of the key/value heads, {kv_heads}", heads)
-    head_dim = _head_dim(keys, hidden, heads)
+    latent = _latent(keys, kv_heads) if architecture.latent else None
+    head_dim = latent.row if latent else _head_dim(keys, hidden, heads)
+    rotated, width = (latent.rotated, latent.query) if latent else (head_dim, head_dim)
     embedding = file.tensors.get("token_embd.weight")
     vocab = embedding.shape[0] if embedding is not None and len(embedding.shape) == 2 else 0
     declared = keys.integer("vocab_size", vocab)
@@ -349,6 +374,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, Any]:
         raise keys.fail("vocab_size", f"the rows of 'token_embd.weight', {vocab}", declared)
     context = keys.integer("context_length", 0)
     wide = layers in architecture.wide_scale_layers
+    scale = (hidden / heads if wide else width) ** -0.5
     return {
         "architecture": architecture.name,
         "layers": layers,
@@ -360,11 +386,82 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, Any]:
         "vocab": vocab or declared,
         "context": context,
         "eps": keys.number("attention.layer_norm_rms_epsilon", 0),
-        **_rope(keys, architecture, layers, head_dim, context),
+        **_rope(keys, architecture, layers, rotated, context),
         **_local_layers(keys, architecture, layers, context),
-        **_factors(keys, architecture, hidden, (hidden / heads if wide else head_dim) ** -0.5),
+        **_factors(keys, architecture, hidden, scale * _stretched_scale(keys) if latent else scale),
         "tied_head": False,
+        "latent": latent,
+        "routing": _routing(keys, architecture.experts),
+        "dense_layers": _dense_layers(keys, layers) if architecture.experts and architecture.experts.routed else 0,
     }
+
+
+def _latent(keys: _Keys, kv_heads: int) -> Latent:
+    """What keys and values are made of. Of a head there are two widths: that of the cached row, and, by keys that end
+    with `_mla`, that of the parts that stand for it in scores."""
+    if keys.get("attention.key_length_mla") is None and keys.get("attention.kv_lora_rank") is not None:
+        raise UnsupportedError(
+            f"{_where(keys.file)}the metadata lacks '{keys.prefix}.attention.key_length_mla': files that were written "
+            "before latents were cached have keys and values in one tensor, attn_kv_b, and aren't supported; a new "
+            "conversion of the model is"
+        )
+    own = ("kv_lora_rank", "key_length", "value_length", "key_length_mla", "value_length_mla")
+    keys.require((*(f"attention.{key}" for key in own), "rope.dimension_count"))
+    rank, row, value, query, narrow = (keys.integer(f"attention.{key}", 0) for key in own)
+    rotated = keys.integer("rope.dimension_count", 0)
+    if rotated % 2 or rotated >= query:
+        raise keys.fail("rope.dimension_count", f"even and less than the width of queries, {query}", rotated)
+    for key, found, rule, wanted in (
+        ("attention.head_count_kv", kv_heads, "1, as all heads share the latents", 1),
+        ("attention.key_length", row, f"the rank and what rotates, {rank} + {rotated}", rank + rotated),
+        ("attention.value_length", value, f"the rank, {rank}", rank),
+    ):
+        if found != wanted:
+            raise keys.fail(key, rule, found)
+    return Latent(rank, keys.integer("attention.q_lora_rank", 0, least=0), query - rotated, rotated, narrow)
+
+
+def _stretched_scale(keys: _Keys) -> float:
+    """What scores of latents are multiplied by where YaRN stretches positions: the square of what grows with the
+    logarithm of the factor. Files of other architectures multiply what rotates."""
+    if keys.get("rope.scaling.type") != "yarn":
+        return 1.0
+    weight = keys.number("rope.scaling.yarn_log_multiplier", 0.0, zero=0.0)
+    return (1.0 + weight * math.log(max(_rope_scale(keys), 1.0))) ** 2
+
+
+_SCORES = {0: "softmax", 1: "softmax", 2: "sigmoid"}
+"""By the number of the function in files, of which 0 is none."""
+
+
+def _routing(keys: _Keys, kind: Experts | None) -> Routing:
+    """How experts are chosen."""
+    if kind is None or not kind.routed:
+        return OF_CHOSEN if kind is not None and kind.of_chosen else BY_SOFTMAX
+    number = keys.integer("expert_gating_func", 0, least=0)
+    if number not in _SCORES:
+        raise UnsupportedError(
+            f"{_where(keys.file)}'{keys.prefix}.expert_gating_func' must be one of {list(_SCORES)}, but is {number}"
+        )
+    experts, used = keys.integer("expert_count", 0), keys.integer("expert_used_count", 0)
+    groups = keys.integer("expert_group_count", 0, least=0) or 1
+    if experts % groups:
+        raise keys.fail("expert_group_count", f"a divisor of the number of experts, {experts}", groups)
+    own = keys.integer("expert_group_used_count", 0, least=0) or groups
+    if not used * groups <= own * experts <= groups * experts:
+        rule = f"at most {groups}, and so many that there are {used} experts in as many groups of {experts // groups}"
+        raise keys.fail("expert_group_used_count", rule, own)
+    whole = own == groups  # then each expert may be chosen
+    scale = keys.number("expert_weights_scale", 1.0, zero=1.0)
+    return Routing(_SCORES[number], 1 if whole else groups, 1 if whole else own, scale)
+
+
+def _dense_layers(keys: _Keys, layers: int) -> int:
+    """How many of the first layers have no experts."""
+    found = keys.integer("leading_dense_block_count", 0, least=0)
+    if found:
+        keys.require(("feed_forward_length",))
+    return min(found, layers)
 
 
 def _head_dim(keys: _Keys, hidden: int, heads: int) -> int:
@@ -391,6 +488,7 @@ def _feed_forward(keys: _Keys, architecture: Architecture) -> dict[str, Any]:
     kind = architecture.experts
     its_width = "expert_feed_forward_length" if kind.own_width else "feed_forward_length"
     shared = ("expert_shared_feed_forward_length",) if kind.shared else ()
+    shared = ("expert_shared_count",) if kind.shared_count else shared
     keys.require(("expert_count", "expert_used_count", its_width, *shared))
     experts, used = keys.integer("expert_count", 0), keys.integer("expert_used_count", 0)
     if used > experts:
@@ -402,7 +500,7 @@ def _feed_forward(keys: _Keys, architecture: Architecture) -> dict[str, Any]:
         "experts_used": used,
         "expert_ffn": width,
         "experts_normalised": keys.flag("expert_weights_norm", kind.normalised),
-        "shared_ffn": keys.integer(shared[0], 0) if shared else 0,
+        "shared_ffn": keys.integer(shared[0], 0) * (width if kind.shared_count else 1) if shared else 0,
     }
 
 
@@ -415,7 +513,7 @@ def _rope(keys: _Keys, architecture: Architecture, layers: int, head_dim: int, c
     original = keys.integer("rope.scaling.original_context_length", context)
     attention = keys.number("rope.scaling.attn_factor", 1.0)
     yarn = _yarn(keys, base, original, architecture.whole_pairs)
-    if yarn is not None:
+    if yarn is not None and not architecture.latent:  # where scores grow
         attention *= 1.0 + 0.1 * math.log(max(scale, 1.0))
     rotated = keys.flags("rope.layers", layers)
     period = architecture.unrotated_period
@@ -530,7 +628,8 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
     """The tensors by name, in the order of use; raises one error with everything that is wrong with them."""
     rules = {rule.name: rule for rule in architecture.model_tensors}
     for layer in range(config.layers):
-        for rule in architecture.layer_tensors:
+        own = architecture if config.has_experts(layer) else architecture.without_experts
+        for rule in own.layer_tensors:
             rules[f"blk.{layer}.{rule.name}"] = rule
     sizes = config.sizes
     tensors = {**file.tensors}

@@ -129,10 +129,11 @@ def build(
     x = embedded(graph, config, params, tokens)
     outputs: dict[str, Value] = {}
     for number in range(config.layers):
-        k, v = f"k_{number}", f"v_{number}"
+        own = [name for name in caches if name.endswith(f"_{number}")]
         cos, sin = tables[config.is_local(number)]
         layer = Layer(graph, config, number, params, cos, sin, pos, adapters)
-        x, outputs[k], outputs[v] = layer.cached(x, caches[k], caches[v])
+        x, updated = layer.cached(x, [caches[name] for name in own])
+        outputs |= zip(own, updated, strict=True)
     if rows is not None:  # the head is the largest matrix of small models: only the rows that are asked for
         x = graph.gather(x, rows, axis=1, name="rows")
     logits = logits_of(graph, config, params, x)

@@ -7,13 +7,14 @@ B [outputs, rank], both f32: parameters named after the weight, `blk.0.attn_q.lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .architecture import LONG_ROPE_FACTORS, ROPE_FACTORS
 from .caches import schemes
 from .config import ModelConfig
+from .router import route
 
 if TYPE_CHECKING:
     from ..hir import GraphModule, Value
@@ -96,7 +97,7 @@ def rope_names(config: ModelConfig) -> dict[bool, tuple[str, str]]:
 
 def rope_params(graph: GraphModule, config: ModelConfig, positions: int | str) -> dict[bool, tuple[Value, Value]]:
     """Parameters for the tables of cosines and sines, by whether they are those of local layers."""
-    shape = [positions, config.head_dim // 2]
+    shape = [positions, config.rotated_head // 2]
     names = rope_names(config)
     made = {pair: (graph.param(pair[0], shape), graph.param(pair[1], shape)) for pair in dict.fromkeys(names.values())}
     return {local: made[pair] for local, pair in names.items()}
@@ -152,11 +153,16 @@ class Layer:
     adapters: Mapping[str, Low] = field(default_factory=dict)
     seen: Value | None = None
 
-    def cached(self, x: Value, k_cache: Value, v_cache: Value) -> tuple[Value, Value, Value]:
-        """(result, new keys, new values)"""
+    def cached(self, x: Value, caches: Sequence[Value]) -> tuple[Value, tuple[Value, ...]]:
+        """The result, and the new caches.
+
+        Args:
+            x: [B, S, hidden].
+            caches: keys and values; one of latents where these are made of such.
+        """
         if self.config.is_plain and not self._has_adapter(*ADAPTED):
-            return self._block(x, k_cache, v_cache)
-        return self._built(f"blk.{self.number}", x, (k_cache, v_cache))
+            return self._block(x, *caches)
+        return self._built(f"blk.{self.number}", x, tuple(caches))
 
     def sequence(self, x: Value) -> Value:
         """The result for whole sequences, each from its first token on; a block `layer<number>`.
@@ -164,17 +170,17 @@ class Layer:
         That name has no point, which would make all layers parts of one block: a step of training computes some of the
         outermost blocks again where memory is short.
         """
-        found: Value = self._built(f"layer{self.number}", x, None)[0]
-        return found
+        return self._built(f"layer{self.number}", x, ())[0]
 
-    def _built(self, name: str, x: Value, caches: tuple[Value, Value] | None) -> tuple[Value, Any, Any]:
+    def _built(self, name: str, x: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         """The result, and the caches after it where there are some."""
         with self.graph.scope(name):
-            attended, new_k, new_v = self._attend(self._pre_norm(x, "attn_norm"), caches)
+            attend = self._attend_latents if self.config.latent else self._attend
+            attended, updated = attend(self._pre_norm(x, "attn_norm"), caches)
             h = self._add(x, self._post_norm(attended, "post_attention_norm"), "attn_output")
             n = self._pre_norm(h, self.config.plan.ffn_norm)
-            found = self._experts(n) if self.config.experts else self._feed_forward(n)
-            return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down"), new_k, new_v
+            found = self._experts(n) if self.config.has_experts(self.number) else self._feed_forward(n)
+            return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down"), updated
 
     def _add(self, x: Value, added: Value, name: str) -> Value:
         scale = self.config.residual_scale
@@ -190,7 +196,7 @@ class Layer:
         """What is added to a product; None for those without one."""
         return self.params.get(f"blk.{self.number}.{name}.bias")
 
-    def _block(self, x: Value, k_cache: Value, v_cache: Value) -> tuple[Value, Value, Value]:
+    def _block(self, x: Value, k_cache: Value, v_cache: Value) -> tuple[Value, tuple[Value, ...]]:
         """The layer as one block."""
         config = self.config
         matrices: dict[str, Any] = {
@@ -223,14 +229,14 @@ class Layer:
             transpose_weight=any(matrix.packed is None for matrix in matrices.values()),
             name=f"blk.{self.number}",
         )
-        return result, new_k, new_v
+        return result, (new_k, new_v)
 
-    def _attend(self, n: Value, caches: tuple[Value, Value] | None) -> tuple[Value, Any, Any]:
+    def _attend(self, n: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         config, local = self.config, self.config.is_local(self.number)
         q, k, v = (self._product(n, name, self._bias(name)) for name in ("attn_q", "attn_k", "attn_v"))
         q, k = self._rotate(q, "attn_q", config.heads), self._rotate(k, "attn_k", config.kv_heads)
         cached: dict[str, Any] = {}
-        if caches is not None:
+        if caches:
             cached = {"k_cache": caches[0], "v_cache": caches[1], "pos": self.pos, **schemes(config)}
         masked: dict[str, Any] = {"mask_kind": "custom"}
         if self.seen is None:
@@ -250,8 +256,73 @@ class Layer:
             **cached,
             name="attention",
         )
-        attended, new_k, new_v = found if cached else (found, None, None)
-        return self._product(attended, "attn_output", self._bias("attn_output")), new_k, new_v
+        attended, updated = (found[0], found[1:]) if cached else (found, ())
+        return self._product(attended, "attn_output", self._bias("attn_output")), updated
+
+    def _attend_latents(self, n: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
+        """Attention of heads that share latents, see `latent`; the values of their rows are the rows."""
+        graph, config, latent = self.graph, self.config, self.config.latent
+        assert latent is not None
+        batch, length, heads = *n.shape[:2], config.heads
+        rows, name = self._latent_rows(n), "attention"
+        cached: dict[str, Any] = {}
+        if caches:
+            assert self.pos is not None
+            scheme = schemes(config).get("k_scheme")
+            rows = graph.cache_update(caches[0], rows, self.pos, scheme=scheme, name=name)
+            cached = {"pos": self.pos, "k_scheme": scheme, "v_scheme": scheme}
+        attended = graph.attention(
+            self._latent_queries(n),
+            rows,
+            rows,
+            self.seen,
+            num_heads=heads,
+            num_kv_heads=1,
+            head_dim=latent.row,
+            mask_kind="causal" if self.seen is None else "custom",
+            scale=config.attention_scale,
+            **cached,
+            name=name,
+        )
+        summed = graph.reshape(attended, [batch, length, heads, latent.row], name=name)
+        values = self._by_head(graph.narrow(summed, -1, 0, latent.rank, name=name), "attn_v_b")
+        values = graph.reshape(values, [batch, length, heads * latent.value], name=name)
+        return self._product(values, "attn_output"), (rows,) if caches else ()
+
+    def _latent_rows(self, n: Value) -> Value:
+        """What is cached of each token, [B, S, rank + rotated]: its latent, and the part of keys that heads share."""
+        graph, latent, name = self.graph, self.config.latent, "attn_kv_a_mqa"
+        assert latent is not None
+        made = self._product(n, name)
+        own = self._norm(graph.narrow(made, -1, 0, latent.rank, name=name), "attn_kv_a_norm")
+        shared = self._turned(graph.narrow(made, -1, latent.rank, latent.rotated, name=name), name)
+        return graph.concat([own, shared], axis=2, name=name)
+
+    def _latent_queries(self, n: Value) -> Value:
+        """Queries of rows as they are cached, [B, S, heads * (rank + rotated)]."""
+        graph, config, latent, name = self.graph, self.config, self.config.latent, "attn_q"
+        assert latent is not None
+        batch, length, heads = *n.shape[:2], config.heads
+        if latent.query_rank:
+            q = self._product(self._norm(self._product(n, "attn_q_a"), "attn_q_a_norm"), "attn_q_b")
+        else:
+            q = self._product(n, "attn_q")
+        q = graph.reshape(q, [batch, length, heads, latent.query], name=name)
+        plain = self._by_head(graph.narrow(q, -1, 0, latent.plain, name=name), "attn_k_b")
+        turned = graph.narrow(q, -1, latent.plain, latent.rotated, name=name)
+        turned = graph.reshape(turned, [batch, length, heads * latent.rotated], name=name)
+        turned = graph.reshape(self._turned(turned, name), [batch, length, heads, latent.rotated], name=name)
+        both = graph.concat([plain, turned], axis=3, name=name)
+        return graph.reshape(both, [batch, length, heads * latent.row], name=name)
+
+    def _by_head(self, x: Value, name: str) -> Value:
+        """What each head has, [B, S, heads, inputs], times the matrix of that head: [B, S, heads, outputs]."""
+        graph, heads = self.graph, self.config.heads
+        rows = graph.reshape(x, [-1, x.shape[-1]], name=name)
+        numbers = graph.iota([*x.shape[:2], heads], 2, "i32", name=name)
+        own = graph.reshape(numbers, [-1], name=name)
+        y = graph.dequant_grouped_matmul(rows, self._weight(name), own, experts=heads, name=name)
+        return graph.reshape(y, [*x.shape[:3], y.shape[-1]], name=name)
 
     def _product(self, x: Value, name: str, bias: Value | None = None) -> Value:
         """x times a weight of the layer, with what an adapter adds."""
@@ -277,6 +348,11 @@ class Layer:
             x = self.graph.reshape(rows, x.shape, name=f"{name}_norm")
         if self.number in config.unrotated:
             return x
+        return self._turned(x, name)
+
+    def _turned(self, x: Value, name: str) -> Value:
+        """Heads by their positions."""
+        config, size = self.config, self.config.rotated_head
         half = config.rope_style == "half"
         return self.graph.rope(
             x,
@@ -293,7 +369,11 @@ class Layer:
         """What each token's experts give, weighted: a router chooses those of the largest scores."""
         graph, config = self.graph, self.config
         used, width = config.experts_used, config.hidden
-        weights, experts = self._chosen(n)
+        # Of tokens as they came: products know by their shape which of them have the bits that one alone has.
+        name = "ffn_gate_inp"
+        scores = graph.reshape(product(graph, n, self._weight(name), self._bias(name), name=name), [-1, config.experts])
+        bias = self.params.get(f"blk.{self.number}.exp_probs_b.bias")
+        weights, experts = route(graph, config.routing, scores, bias, used=used, normalised=config.experts_normalised)
         tokens = graph.reshape(n, [-1, width], name="ffn_exps")
         count = tokens.shape[0]
         each = graph.expand(graph.reshape(tokens, [count, 1, width]), [count, used, width], name="ffn_exps")
@@ -305,26 +385,12 @@ class Layer:
         result = graph.reshape(graph.sum(weighted, 1, name="ffn_exps"), n.shape, name="ffn_exps")
         if not config.shared_ffn:
             return result
+        shared = self._feed_forward(n, "_shexp")
+        if f"blk.{self.number}.ffn_gate_inp_shexp.weight" not in self.params:
+            return graph.add(result, shared, name="ffn_shexp")
         scores = graph.mul(n, self._weight("ffn_gate_inp_shexp"), name="ffn_gate_inp_shexp")
         part = graph.sigmoid(graph.sum(scores, -1, keep_dims=True, name="ffn_shexp"), name="ffn_shexp")
-        shared = graph.mul(self._feed_forward(n, "_shexp"), part, name="ffn_shexp")
-        return graph.add(result, shared, name="ffn_shexp")
-
-    def _chosen(self, n: Value) -> tuple[Value, Value]:
-        """(weights, experts) of each token, [tokens, experts_used]."""
-        graph, config, name = self.graph, self.config, "ffn_gate_inp"
-        kind = config.plan.experts
-        assert kind is not None, "the layer has experts"
-        # Of the tokens as they are: where each sequence has one, its scores are the same bits beside any others.
-        scores = product(graph, n, self._weight(name), self._bias(name), name=name)
-        scores = graph.reshape(scores, [-1, config.experts], name=name)
-        if kind.of_chosen:
-            largest, experts = graph.top_k(scores, config.experts_used, name=name)
-            return graph.softmax(largest, name=name), experts
-        weights, experts = graph.top_k(graph.softmax(scores), config.experts_used, name=name)
-        if config.experts_normalised:
-            weights = graph.div(weights, graph.sum(weights, -1, keep_dims=True), name=name)
-        return weights, experts
+        return graph.add(result, graph.mul(shared, part, name="ffn_shexp"), name="ffn_shexp")
 
     def _joined(self, gate: Value, up: Value) -> Value:
         """What an expert's last product reads, of its gate and up."""

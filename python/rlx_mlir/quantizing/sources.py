@@ -111,6 +111,11 @@ def _folder_metadata(file: HuggingFaceFolder, config: ModelConfig) -> dict[str, 
         raise UnsupportedError(
             f"{file.path}: GGUF files can't say that the bounds of YaRN are no whole pairs ('truncate' is false)"
         )
+    if config.latent is not None and config.rope_style == "half":
+        raise UnsupportedError(
+            f"{file.path}: GGUF files of '{config.architecture}' can't say that rows that rotate together are half a "
+            "head apart ('rope_interleave' is false)"
+        )
     left_out = {f"{prefix}{key}" for key in _OWN}
     found: dict[str, Any] = {
         "general.architecture": config.architecture,

@@ -254,6 +254,28 @@ def test_narrow_keys_are_widened_without_loss(queries: int, stored: str) -> None
     assert narrow.run([q, k, v]).tobytes() == result.tobytes()
 
 
+@pytest.mark.parametrize("bits", [*BITS, "tiles"])
+@pytest.mark.parametrize("stored", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("queries", [1, 5, 70])
+@pytest.mark.quick(6)
+def test_keys_that_are_values_are_one_operand(queries: int, stored: str, bits: int | str) -> None:
+    """The same bits as of a copy, at widths with and without a rest, of many heads on one of keys."""
+    for size, heads in ((40, 6), (96, 16)):
+        case = Case(queries, 131, heads, 1, size, batch=2, kind="causal", pos=(30, 61), stored=stored, bits=bits)
+        q, keys, _, pos = case.inputs()
+        wanted = case.run([q, keys, keys.copy(), pos])
+        np.testing.assert_allclose(wanted, case.reference([q, keys, keys, pos]), rtol=2e-5, atol=2e-5)
+        spec = replace(case.spec(), shared=True)
+        kernel = compiled("k", generate("attention", "k", spec, TARGETS[bits])[1])
+        assert kernel([q, keys, pos], [q])[0].tobytes() == wanted.tobytes()
+
+
+def test_keys_that_are_values_have_one_type() -> None:
+    spec = replace(Case(5, 9, stored="f16").spec(), shared=True)
+    with pytest.raises(UnsupportedByTemplate, match="k and v of one type where they are one operand"):
+        generate("attention", "k", replace(spec, v=memref([1, None, 16], "bf16")), TARGETS[512])
+
+
 @pytest.mark.usefixtures("either")
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (9, 3), (4, 1), (12, 12), (32, 8), (28, 4)])
 @pytest.mark.parametrize("queries", [1, 5])

@@ -37,6 +37,8 @@ FAMILIES = {
     "olmoe": "olmoe",
     "granitemoe": "granitemoe",
     "gpt-oss": "gpt_oss",
+    "deepseek2": "deepseek_v2",
+    "deepseek3": "deepseek_v3",
 }
 """`model_type` by the name of the architecture in GGUF files."""
 PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe")
@@ -62,6 +64,14 @@ _NAMES = {
     "ffn_up_shexp": "mlp.shared_expert.up_proj",
     "ffn_down_shexp": "mlp.shared_expert.down_proj",
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+}
+_DEEPSEEK = {
+    "attn_q_a": "self_attn.q_a_proj",
+    "attn_q_a_norm": "self_attn.q_a_layernorm",
+    "attn_q_b": "self_attn.q_b_proj",
+    "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa",
+    "attn_kv_a_norm": "self_attn.kv_a_layernorm",
+    **{f"ffn_{word}_shexp": f"mlp.shared_experts.{word}_proj" for word in ("gate", "up", "down")},
 }
 _ROUTERS = {
     "mixtral": "block_sparse_moe.gate",
@@ -90,7 +100,7 @@ def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, 
     """Tensors by the names of GGUF, all of one element type."""
     kinds = ("token_embd", "output", "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output")
     kinds += tuple(f"ffn_{word}{suffix}" for word in ("gate", "up", "down") for suffix in ("", "_exps", "_shexp"))
-    kinds += ("ffn_gate_inp",)
+    kinds += ("ffn_gate_inp", "attn_q_a", "attn_q_b", "attn_kv_a_mqa", "attn_k_b", "attn_v_b")
     types = dict.fromkeys(kinds, "f32")
     return {
         name: value.astype(DTYPES[dtype])
@@ -107,6 +117,8 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
         names["ffn_norm"] = "pre_feedforward_layernorm"
     if architecture == "phi3":
         names["ffn_up"] = "mlp.gate_up_proj"
+    if architecture.startswith("deepseek"):
+        names |= _DEEPSEEK
     names["ffn_gate_inp"] = _ROUTERS.get(architecture, "mlp.gate")
     single = _EXPERTS.get(architecture, _EXPERTS[""])
     both_name, down_name = _JOINED.get(architecture, _JOINED[""])
@@ -120,7 +132,14 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
         if architecture == "gpt-oss" and own.endswith(("_exps", "_sinks")):
             found |= {f"{prefix}.{key}": array for key, array in _of_gpt_oss(tensors, name).items()}
             continue
-        if own == "ffn_gate_inp_shexp":
+        if own == "attn_k_b":  # with the values of each head
+            both = (value.swapaxes(1, 2), tensors[name.replace("k_b", "v_b")])
+            found[f"{prefix}.self_attn.kv_b_proj.weight"] = np.concatenate(both, axis=1).reshape(-1, value.shape[1])
+        elif own == "attn_v_b":
+            pass
+        elif own == "exp_probs_b":
+            found[f"{prefix}.mlp.gate.e_score_correction_bias"] = value
+        elif own == "ffn_gate_inp_shexp":
             found[f"{prefix}.{names[own]}.{kind}"] = value[None]
         elif not own.endswith("_exps"):
             found[f"{prefix}.{names[own]}.{kind}"] = value
@@ -200,10 +219,41 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
         values["hidden_act"] = "gelu_pytorch_tanh"
     if architecture == "gemma2":
         values |= {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
+    if architecture.startswith("deepseek"):
+        values |= _of_latents(own)
     if architecture.startswith("granite"):
         values |= {"attention_multiplier": 0.1, "embedding_multiplier": 3.0}
         values |= {"residual_multiplier": 0.5, "logits_scaling": 2.0}
     return values | changes
+
+
+def _of_latents(own: Mapping[str, Any]) -> dict[str, Any]:
+    rotated, sigmoid = own["rope.dimension_count"], own.get("expert_gating_func") == 2
+    values: dict[str, Any] = {
+        "num_key_value_heads": own["attention.head_count"],
+        "kv_lora_rank": own["attention.kv_lora_rank"],
+        "q_lora_rank": own.get("attention.q_lora_rank"),
+        "qk_rope_head_dim": rotated,
+        "qk_nope_head_dim": own["attention.key_length_mla"] - rotated,
+        "v_head_dim": own["attention.value_length_mla"],
+        "n_routed_experts": own["expert_count"],
+        "num_experts_per_tok": own["expert_used_count"],
+        "n_shared_experts": own["expert_shared_count"],
+        "n_group": own.get("expert_group_count", 1),
+        "topk_group": own.get("expert_group_used_count", 1),
+        "norm_topk_prob": own.get("expert_weights_norm", False),
+        "routed_scaling_factor": own.get("expert_weights_scale", 1.0),
+        "moe_intermediate_size": own["expert_feed_forward_length"],
+        "first_k_dense_replace": own["leading_dense_block_count"],
+        "scoring_func": "sigmoid" if sigmoid else "softmax",
+        "topk_method": "noaux_tc" if sigmoid else "greedy",
+    }
+    if "rope.scaling.factor" in own:
+        weight = 10 * own["rope.scaling.yarn_log_multiplier"]
+        scaling = {"type": "yarn", "factor": own["rope.scaling.factor"], "mscale": weight, "mscale_all_dim": weight}
+        original = own["rope.scaling.original_context_length"]
+        values["rope_scaling"] = {**scaling, "original_max_position_embeddings": original}
+    return values
 
 
 def write(

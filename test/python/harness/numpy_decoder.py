@@ -30,7 +30,7 @@ class NumpyDecoder:
         self.kind = self._meta("rope.scaling.type", "linear")
         self.stretch = 1.0 if self.kind == "none" else self._meta("rope.scaling.factor", 1.0)
         self.eps = self._meta("attention.layer_norm_rms_epsilon")
-        self.interleaved = self.family in ("llama", "smollm3", "granite", "granitemoe")
+        self.interleaved = self.family in ("llama", "smollm3", "granite", "granitemoe", "deepseek2")
         self.gemma = self.family.startswith("gemma")
         self.dtype = dtype
         self.context = context
@@ -68,6 +68,11 @@ class NumpyDecoder:
         p = f"blk.{layer}."
         residual = self._meta("residual_scale", 1.0)
         n = self._maybe(x, p + "attn_norm.weight")
+        if self.family == "deepseek2":
+            x = x + self._latent_attention(p, n)
+            n = self._norm(x, p + "ffn_norm.weight")
+            dense = layer < self._meta("leading_dense_block_count", 0)
+            return x + (self._feed_forward(p, n) if dense else self._routed(p, n))
         q, k, v = self._projections(p, n)
         if self.family in ("olmo2", "olmoe"):
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
@@ -87,6 +92,58 @@ class NumpyDecoder:
         n = self._maybe(x, p + "ffn_norm.weight")
         f = self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n)
         return x + residual * self._maybe(f, p + "post_ffw_norm.weight")
+
+    def _latent_attention(self, p: str, n: np.ndarray) -> np.ndarray:
+        """With the keys and values of each head, which are made of what all heads share."""
+        rank, width = self._meta("attention.kv_lora_rank"), self._meta("attention.key_length_mla")
+        if "attention.q_lora_rank" in self._own():
+            short = self._norm(n @ self.weight(p + "attn_q_a.weight").T, p + "attn_q_a_norm.weight")
+            q = short @ self.weight(p + "attn_q_b.weight").T
+        else:
+            q = n @ self.weight(p + "attn_q.weight").T
+        q = q.reshape(len(n), self.heads, width).transpose(1, 0, 2)
+        made = n @ self.weight(p + "attn_kv_a_mqa.weight").T
+        latents, shared = (
+            self._norm(made[:, :rank], p + "attn_kv_a_norm.weight"),
+            self._rotate(made[None, :, rank:], False),
+        )
+        plain = width - self.rotated
+        keys = latents @ self.weight(p + "attn_k_b.weight")
+        keys = np.concatenate([keys, np.repeat(shared, self.heads, 0)], axis=2)
+        values = latents @ self.weight(p + "attn_v_b.weight").transpose(0, 2, 1)
+        q = np.concatenate([q[..., :plain], self._rotate(q[..., plain:], False)], axis=2)
+        grown = 1.0
+        if self.kind == "yarn":
+            grown += self._meta("rope.scaling.yarn_log_multiplier", 0.0) * np.log(self.stretch)
+        result = []
+        for head in range(self.heads):
+            scores = q[head] @ keys[head].T * grown**2 / np.sqrt(width)
+            scores = np.where(np.tri(len(n), dtype=bool), scores, -np.inf)
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            result.append(weights / weights.sum(axis=1, keepdims=True) @ values[head])
+        return np.concatenate(result, axis=1) @ self.weight(p + "attn_output.weight").T
+
+    def _routed(self, p: str, n: np.ndarray) -> np.ndarray:
+        """Experts as DeepSeek's models choose them, and the network that all tokens have."""
+        gate, up, down = (self.weight(f"{p}ffn_{word}_shexp.weight") for word in ("gate", "up", "down"))
+        result = (self._act(n @ gate.T) * (n @ up.T)) @ down.T
+        gate, up, down = (self.weight(f"{p}ffn_{word}_exps.weight") for word in ("gate", "up", "down"))
+        scores = n @ self.weight(p + "ffn_gate_inp.weight").T
+        sigmoid = self._meta("expert_gating_func", 1) == 2
+        scores = 1 / (1 + np.exp(-scores)) if sigmoid else np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        bias = f"{p}exp_probs_b.bias"
+        wanted = scores + (self.weight(bias) if bias in self.file.tensors else 0)
+        groups, count = self._meta("expert_group_count", 1), self._meta("expert_used_count")
+        for i, x in enumerate(n):
+            own = wanted[i].reshape(groups, -1)
+            best = np.sort(own, axis=1)[:, -2 if sigmoid else -1 :].sum(axis=1)
+            hidden = np.argsort(-best)[self._meta("expert_group_used_count", groups) :]
+            own[hidden] = -np.inf
+            chosen = np.argsort(-own.reshape(-1))[:count]
+            weights = scores[i, chosen] / (scores[i, chosen].sum() if self._meta("expert_weights_norm", False) else 1)
+            for e, weight in zip(chosen, weights * self._meta("expert_weights_scale", 1.0), strict=True):
+                result[i] += weight * (down[e] @ (self._act(gate[e] @ x) * (up[e] @ x)))
+        return result
 
     def _own(self) -> set[str]:
         return {key.removeprefix(f"{self.family}.") for key in self.file.metadata}
@@ -174,7 +231,7 @@ class NumpyDecoder:
         for name in self._factor_names():
             frequency = frequency / self.weight(name)
         size = self._meta("rope.scaling.attn_factor", 1.0)
-        size *= 1 + 0.1 * np.log(self.stretch) if self.kind == "yarn" else 1.0
+        size *= 1 + 0.1 * np.log(self.stretch) if self.kind == "yarn" and self.family != "deepseek2" else 1.0
         turn = size * np.exp(1j * np.arange(x.shape[1])[:, None] * frequency)
         turned = (x[..., first] + 1j * x[..., second]) * turn
         result = x.copy()

@@ -53,6 +53,18 @@ def vocabulary() -> dict[str, Any]:
 
 
 _SCALES = {"attention.scale": 0.1, "embedding_scale": 3.0, "residual_scale": 0.5, "logit_scale": 2.0}
+_LATENT = {
+    "block_count": 3,  # the first one has no experts
+    "leading_dense_block_count": 1,
+    "attention.head_count_kv": 1,
+    "attention.kv_lora_rank": 64,
+    "attention.key_length": 96,
+    "attention.value_length": 64,
+    "attention.key_length_mla": 64,
+    "attention.value_length_mla": 16,
+    "rope.dimension_count": 32,
+    "expert_feed_forward_length": 32,
+}
 _WIDE = {"attention.key_length": 32, "attention.value_length": 32}
 SIZES: dict[str, dict[str, Any]] = {
     "llama": {"rope.dimension_count": 16},
@@ -71,6 +83,23 @@ SIZES: dict[str, dict[str, Any]] = {
     "mixtral": {"expert_count": 4, "expert_used_count": 2, "rope.dimension_count": 16},
     "olmoe": {"expert_count": 8, "expert_used_count": 3},
     "granitemoe": {**_SCALES, "expert_count": 4, "expert_used_count": 2},
+    "deepseek2": {**_LATENT, "expert_count": 6, "expert_used_count": 2, "expert_shared_count": 2},
+    "deepseek3": {
+        **_LATENT,
+        "attention.q_lora_rank": 32,
+        "expert_count": 8,
+        "expert_used_count": 3,
+        "expert_shared_count": 1,
+        "expert_gating_func": 2,
+        "expert_group_count": 4,
+        "expert_group_used_count": 2,
+        "expert_weights_norm": True,
+        "expert_weights_scale": 2.5,
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": 64,
+        "rope.scaling.yarn_log_multiplier": 0.0707,
+    },
     "gemma": {**_WIDE, "attention.head_count_kv": 1},
     "gemma2": {
         **_WIDE,
@@ -106,7 +135,7 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 """What each architecture's tiny model has else than the others."""
-NAMES = {"mixtral": "llama"}
+NAMES = {"mixtral": "llama", "deepseek3": "deepseek2"}
 """What files call those that share a name."""
 _ROW_NORMS = ("olmo2", "olmoe")
 _PROJECTIONS = ("attn_q", "attn_k", "attn_v")
@@ -180,8 +209,9 @@ def tensors(
     found: dict[str, Any] = {"token_embd.weight": matrix("token_embd", vocab, hidden), "output_norm.weight": vector()}
     if not tied:
         found["output.weight"] = matrix("output", vocab, hidden)
+    dense, latent = sizes.get("leading_dense_block_count", 0), "attention.kv_lora_rank" in sizes
     experts, width = sizes.get("expert_count", 0), sizes.get("expert_feed_forward_length", ffn)
-    shared = sizes.get("expert_shared_feed_forward_length", 0)
+    shared = sizes.get("expert_shared_feed_forward_length", width * sizes.get("expert_shared_count", 0))
     for layer in range(layers):
         matrices = {
             "attn_q": (heads * head_dim, hidden),
@@ -196,19 +226,25 @@ def tensors(
             rows = (heads + 2 * kv_heads) * head_dim
             own = {"attn_qkv": (rows, hidden), "attn_output": (hidden, heads * head_dim)}
             matrices = {**own, "ffn_up": (2 * ffn, hidden), "ffn_down": (hidden, ffn)}
-        if experts:
+        stacks: dict[str, tuple[int, int, int]] = {}
+        if latent:
+            matrices = {**_latent_matrices(sizes), **{name: matrices[name] for name in matrices if "attn" not in name}}
+            stacks = _latent_stacks(sizes)
+        sparse = experts and layer >= dense
+        if sparse:
             matrices = {name: shape for name, shape in matrices.items() if not name.startswith("ffn_")}
             matrices["ffn_gate_inp"] = (experts, hidden)
-        if shared:
+            stacks |= {f"ffn_{word}_exps": (experts, width, hidden) for word in ("gate", "up")}
+            stacks["ffn_down_exps"] = (experts, hidden, width)
+        if shared and sparse:
             matrices |= {"ffn_gate_shexp": (shared, hidden), "ffn_up_shexp": (shared, hidden)}
             matrices["ffn_down_shexp"] = (hidden, shared)
         for name, (n, k) in matrices.items():
             found[f"blk.{layer}.{name}.weight"] = matrix(name, n, k)
-        for name, (n, k) in {"gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}.items():
-            if experts:
-                flat = matrix(f"ffn_{name}_exps", experts * n, k)
-                whole = (*flat[:2], (experts, n, k)) if isinstance(flat, tuple) else flat.reshape(experts, n, k)
-                found[f"blk.{layer}.ffn_{name}_exps.weight"] = whole
+        for name, (count, n, k) in stacks.items():
+            flat = matrix(name, count * n, k)
+            whole = (*flat[:2], (count, n, k)) if isinstance(flat, tuple) else flat.reshape(count, n, k)
+            found[f"blk.{layer}.{name}.weight"] = whole
         norms = {} if architecture == "olmo2" else {"attn_norm": hidden, "ffn_norm": hidden}
         if architecture in ("qwen3", "qwen3moe", "gemma3"):
             norms |= {"attn_q_norm": head_dim, "attn_k_norm": head_dim}
@@ -218,11 +254,18 @@ def tensors(
             norms |= {"post_attention_norm": hidden, "post_ffw_norm": hidden}
         if architecture == "gpt-oss":
             norms = {"attn_norm": hidden, "post_attention_norm": hidden}
-        if shared:
+        if latent:
+            norms["attn_kv_a_norm"] = sizes["attention.kv_lora_rank"]
+        if latent and "attention.q_lora_rank" in sizes:
+            norms["attn_q_a_norm"] = sizes["attention.q_lora_rank"]
+        weighed = "expert_shared_feed_forward_length" in sizes
+        if weighed:
             norms["ffn_gate_inp_shexp"] = hidden
         for name, length in norms.items():
             found[f"blk.{layer}.{name}.weight"] = vector(length)
-        if shared:  # of both signs, as what it weighs isn't a norm
+        if sizes.get("expert_gating_func") == 2 and sparse:
+            found[f"blk.{layer}.exp_probs_b.bias"] = random.uniform(-0.3, 0.3, experts).astype(np.float32)
+        if weighed:  # of both signs, as what it weighs isn't a norm
             found[f"blk.{layer}.ffn_gate_inp_shexp.weight"] -= np.float32(1)
         for name in _BIASES.get(architecture, ()):
             found[f"blk.{layer}.{name}.bias"] = vector(matrices[name][0]) - 1
@@ -235,6 +278,22 @@ def tensors(
         for word in ("short", "long"):
             found[f"rope_factors_{word}.weight"] = vector(head_dim // 2 if rope_pairs is None else rope_pairs)
     return found
+
+
+def _latent_matrices(sizes: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """The matrices of attention whose keys and values are made of latents, [outputs, inputs]."""
+    hidden, heads, rank = sizes["embedding_length"], sizes["attention.head_count"], sizes["attention.kv_lora_rank"]
+    queries, short = heads * sizes["attention.key_length_mla"], sizes.get("attention.q_lora_rank", 0)
+    made = {"attn_q_a": (short, hidden), "attn_q_b": (queries, short)} if short else {"attn_q": (queries, hidden)}
+    shared = {"attn_kv_a_mqa": (rank + sizes["rope.dimension_count"], hidden)}
+    return {**made, **shared, "attn_output": (hidden, heads * sizes["attention.value_length_mla"])}
+
+
+def _latent_stacks(sizes: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:
+    """Those of each head, [heads, outputs, inputs]."""
+    heads, rank = sizes["attention.head_count"], sizes["attention.kv_lora_rank"]
+    plain = sizes["attention.key_length_mla"] - sizes["rope.dimension_count"]
+    return {"attn_k_b": (heads, rank, plain), "attn_v_b": (heads, sizes["attention.value_length_mla"], rank)}
 
 
 def write(path: Path, changes: Mapping[str, Any] | None = None, *, architecture: str = "llama", **options: Any) -> Path:

@@ -25,7 +25,7 @@ FIRST = ("qwen2", "qwen3", "gemma3")
 FAMILIES = (
     *FIRST,
     *("qwen3moe", "gemma", "gemma2", "phi3", "smollm3", "olmo2", "granite"),
-    *("mixtral", "qwen2moe", "olmoe", "granitemoe", "gpt-oss"),
+    *("mixtral", "qwen2moe", "olmoe", "granitemoe", "gpt-oss", "deepseek3"),
 )
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
 
@@ -127,6 +127,14 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "phi3-long": ("phi3", {"rope__scaling__original_context_length": 63, "attention__sliding_window": 1}, {}),
     "phi3-partial": ("phi3", {"rope__dimension_count": 12}, {"rope_pairs": 6}),
     "olmo2-grouped": ("olmo2", {"attention__head_count_kv": 1}, {"kv_heads": 1}),
+    "deepseek2": ("deepseek2", {}, {}),
+    "deepseek2-groups": ("deepseek2", {"expert_group_count": 3, "expert_group_used_count": 2}, {}),
+    "deepseek2-sums": ("deepseek2", {"expert_weights_norm": True, "expert_weights_scale": 16.0}, {"tied": False}),
+    "deepseek3-all-groups": (
+        "deepseek3",
+        {"expert_group_used_count": 4, "rope__scaling__yarn_log_multiplier": 0.0},
+        {},
+    ),
     "granite-dense": ("granite", {"residual_scale": 2.0}, {"types": ALL_DENSE}),
     "gpt-oss-untied-dense": ("gpt-oss", {}, {"tied": False, "types": ALL_DENSE}),
     "gpt-oss-whole-experts": ("gpt-oss", {"expert_used_count": 6, "attention__sliding_window": 1}, {}),

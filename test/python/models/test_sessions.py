@@ -53,6 +53,7 @@ def same_state(first: Session, second: Session) -> None:
         ("qwen3moe", "exact", "f32"),
         ("gpt-oss", "int16", "f32"),
         ("gpt-oss", "exact", "q8_0"),
+        ("deepseek3", "int16", "q8_0"),
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])

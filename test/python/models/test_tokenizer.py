@@ -204,3 +204,35 @@ def test_from_metadata() -> None:
     tokenizer = Tokenizer.from_metadata(metadata)
     assert tokenizer.tokenize("ab") == [263]
     assert tokenizer.stop_ids == {2}
+
+
+def pieces(pre: str, text: str) -> list[str]:
+    """What a pre-tokenizer cuts a text into: every part of the text is a token, the first ones being merged first."""
+    letter = {byte: character for character, byte in _BYTE_OF.items()}
+    letters, tokens, merges = [letter[byte] for byte in text.encode()], list(letter.values()), []
+    for first in range(len(letters)):
+        for last in range(first + 1, len(letters)):
+            whole = "".join(letters[first : last + 1])
+            if whole not in tokens:
+                tokens.append(whole)
+                merges.append(f"{whole[:-1]} {whole[-1]}")
+    tokenizer = Tokenizer(tokens, kind="gpt2", merges=merges, pre=pre)
+    return [tokenizer.detokenize([index]) for index in tokenizer.tokenize(text, bos=False)]
+
+
+DEEPSEEK = {
+    ("deepseek-llm", "Zu 1234 ab,c.\n\n  d!e "): "Zu| |1234| ab|,|c|.|\n|\n| | d|!|e| ",
+    ("deepseek-coder", "Zu 1234 ab,c.\n\n  d!e "): "Zu| |1|2|3|4| ab|,|c|.|\n|\n| | d|!|e| ",
+    ("deepseek-v3", "Zu 1234 ab,c.\n\n  d!e "): "Zu| |123|4| ab|,c|.\n\n| | d|!e| ",
+    ("deepseek-llm", "价格:3½。ひらカ(xyz)  Q"): "价格|:|3½|。|ひらカ|(|xyz|)| | Q",
+    ("deepseek-coder", "价格:3½。ひらカ(xyz)  Q"): "价格|:|3|½|。|ひらカ|(|xyz|)| | Q",
+    ("deepseek-v3", "价格:3½。ひらカ(xyz)  Q"): "价格|:|3½|。|ひらカ|(xyz|)| | Q",
+    ("deepseek-llm", "don't\t\tfoo_bar é=7 "): "don|'|t|\t|\tfoo|_|bar| é|=|7| ",
+    ("deepseek-v3", "don't\t\tfoo_bar é=7 "): "don|'t|\t|\tfoo|_bar| é|=|7| ",
+}
+"""Pieces of texts, with strokes between."""
+
+
+@pytest.mark.parametrize(("pre", "text"), DEEPSEEK)
+def test_pieces_of_deepseek(pre: str, text: str) -> None:
+    assert pieces(pre, text) == DEEPSEEK[pre, text].split("|")

@@ -53,6 +53,21 @@ GRANITE = {
     "attention_multiplier": 0.1,
     "logits_scaling": 2.0,
 }
+LATENT = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 64,
+    "q_lora_rank": None,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 24,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+    "rope_scaling": {**YARN, "mscale": 0.707, "mscale_all_dim": 0.707},
+}
+GROUPS = {"n_group": 4, "topk_group": 2, "q_lora_rank": 48, "routed_scaling_factor": 2.5}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("LlamaConfig", {}),
     "llama-3": ("LlamaConfig", {"rope_scaling": LLAMA3, "tie_word_embeddings": True}),
@@ -91,6 +106,22 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "rope_parameters": {**YARN, "truncate": False, "rope_theta": 150000.0},
         },
     ),
+    "deepseek-2-lite": ("DeepseekV2Config", LATENT),
+    "deepseek-2": (
+        "DeepseekV2Config",
+        {
+            **LATENT,
+            **GROUPS,
+            "topk_method": "group_limited_greedy",
+            "rope_scaling": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.5},
+        },
+    ),
+    "deepseek-2-greedy": ("DeepseekV2Config", {**LATENT, **GROUPS, "first_k_dense_replace": 0, "rope_scaling": None}),
+    "deepseek-3": ("DeepseekV3Config", {**LATENT, **GROUPS}),
+    "deepseek-3-halves": (
+        "DeepseekV3Config",
+        {**LATENT, "n_group": 1, "topk_group": 1, "norm_topk_prob": False, "rope_interleave": False, "v_head_dim": 32},
+    ),
     "granite-moe": ("GraniteMoeConfig", {**GRANITE, "num_local_experts": 4}),
 }
 
@@ -125,6 +156,9 @@ def make(name: str) -> Any:
             else:
                 width = 10 if weight.ndim == 1 else weight.shape[-1]
                 weight.copy_(torch.randn_like(weight) * 1.5 * width**-0.5)
+        for key, buffer in model.named_buffers():
+            if "correction_bias" in key:
+                buffer.copy_(torch.rand_like(buffer) - 0.5)
     return model
 
 

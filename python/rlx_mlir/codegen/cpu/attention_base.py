@@ -113,7 +113,7 @@ class Schedule:
 
         self.q, self.out = heads(buffers["q"], spec.num_heads), heads(results[0], spec.num_heads)
         self.k = heads(buffers["k"], spec.kv_heads, spec.k_scheme)
-        self.v = heads(buffers["v"], spec.kv_heads, spec.v_scheme)
+        self.v = self.k if spec.shared else heads(buffers["v"], spec.kv_heads, spec.v_scheme)
         self.pos, self.sinks = buffers.get("pos"), buffers.get("sinks")
         self.mask: Value | None = None
         if spec.mask is not None:

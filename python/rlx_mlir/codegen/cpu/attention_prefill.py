@@ -70,8 +70,8 @@ class Prefill(Schedule):
         self.total = parts.take([self.slots * self.rows * self.queries], "f32")
         self.state = parts.take([self.slots * 2 * self.queries], "f32")
         self.scores = parts.take([self.tile * self.queries], "f32")
-        keys, values = (parts.take([self.tile * self.pitch], "f32") for _ in range(2))
-        self.tiles = keys, values
+        keys = parts.take([self.tile * self.pitch], "f32")
+        self.tiles = keys, keys if self.spec.shared else parts.take([self.tile * self.pitch], "f32")
 
     def body(self, begin: Value, end: Value) -> None:
         em, spec = self.em, self.spec
@@ -116,9 +116,10 @@ class Prefill(Schedule):
     def copy_tile(self, bases: tuple[Index, Index], low: Index, high: Index) -> None:
         """Copies keys and values low .. high - 1 of a KV head, whose first elements stand at `bases`, into scratch."""
         em = self.em
+        kept = 1 if self.spec.shared else 2
         with em.loop(low, high, hint="key") as key:
             to = (key.iv - low) * self.pitch
-            for x, base, target in zip((self.k, self.v), bases, self.tiles, strict=True):
+            for x, base, target in list(zip((self.k, self.v), bases, self.tiles, strict=True))[:kept]:
                 self.copy_row(x, base + key.iv * x.stride, target, to)
 
     def attend_all(self, block: Callable[[Index], Block], slots: Index, low: Index, high: Index) -> None:

@@ -38,7 +38,7 @@ class AttentionSpec:
     with Sk and num_kv_heads. mask is [B or 1, H or 1, Sq or 1, Sk], or [B or 1, Sk] (custom only), pos is [B] i32,
     sinks is [H], of f32 or of the element type of q.
     B, Sq and Sk may be `?`. Elements are f32, f16 or bf16; k and v may be of f16 or bf16 beside a q of f32, or bytes of
-    blocks, whose formats `k_scheme` and `v_scheme` name: [B, Sk, bytes], i8.
+    blocks, whose formats `k_scheme` and `v_scheme` name: [B, Sk, bytes], i8. Where `shared`, they are one operand.
     """
 
     q: str
@@ -58,6 +58,7 @@ class AttentionSpec:
     layout: str = "packed"
     k_scheme: str | None = None
     v_scheme: str | None = None
+    shared: bool = False
 
     @property
     def kv_heads(self) -> int:
@@ -81,7 +82,8 @@ class AttentionSpec:
     @property
     def operands(self) -> list[tuple[str, str]]:
         """Names and types of the kernel's operands, in order."""
-        named = [("q", self.q), ("k", self.k), ("v", self.v), ("mask", self.mask), ("pos", self.pos)]
+        values = None if self.shared else self.v
+        named = [("q", self.q), ("k", self.k), ("v", values), ("mask", self.mask), ("pos", self.pos)]
         named.append(("sinks", self.sinks))
         return [(name, type) for name, type in named if type is not None]
 
@@ -122,7 +124,7 @@ def check_attention(
 
     Args:
         conditions: whether masks may be of i1, too.
-        blocks: whether keys and values may be blocks, and of different types.
+        blocks: whether keys and values may be blocks, of different types, and one operand.
         sinks: whether heads may have sinks.
     """
 
@@ -136,6 +138,8 @@ def check_attention(
     heads, kv_heads, size = spec.num_heads, spec.kv_heads, spec.head_dim
     need(heads >= 1 and kv_heads >= 1 and size >= 1, "at least one head of size 1", (heads, kv_heads, size))
     need(blocks or spec.one_storage, "k and v of one element type", (spec.k, spec.v))
+    need(blocks or not spec.shared, "k and v apart", "one operand")
+    need(not spec.shared or spec.k == spec.v, "k and v of one type where they are one operand", (spec.k, spec.v))
     kept = ((spec.k, spec.k_scheme), (spec.v, spec.v_scheme))
     for type, scheme in ((spec.q, None), (spec.result, None), *kept):
         known = ELEMENTS if scheme is None else ("i8",)
