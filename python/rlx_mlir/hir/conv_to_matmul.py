@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
+from rlx_mlir.codegen.specs.tensors import FEWEST_OUTPUTS, SHORTEST_SUM
 from rlx_mlir.errors import CompileError, RlxError
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.decompose import decompose_into
@@ -17,9 +18,6 @@ from rlx_mlir.rewriting import Option, compiler_pass, operations, report_into
 from rlx_mlir.semantics.dims import Dims, is_known, propagate
 from rlx_mlir.semantics.function import functions
 from rlx_mlir.unsupported import blame
-
-#: The shortest sums, and the fewest outputs of a group, for which products are worth the columns.
-_SHORTEST_SUM, _FEWEST_OUTPUTS = 8, 4
 
 
 @compiler_pass(
@@ -72,7 +70,7 @@ def _reason(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int])
     if op.name == "mir.q_conv2d" and groups > 1:
         return "products of 8 bits have no batches, which groups are"
     outputs, *sums = weight.shape
-    if math.prod(sums) < _SHORTEST_SUM or outputs // groups < _FEWEST_OUTPUTS:
+    if math.prod(sums) < SHORTEST_SUM or outputs // groups < FEWEST_OUTPUTS:
         return f"a group has {outputs // groups} outputs, sums of {math.prod(sums)}: too few for a product"
     grows = bool(math.prod(sums[1:]) > math.prod(stride))
     if str(x.element_type) == "f32":

@@ -15,14 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
-from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.codegen.program import Program
 from rlx_mlir.codegen.specs import Conv2dSpec
+from rlx_mlir.codegen.specs.tensors import why_no_convolution
 
 from . import UnsupportedByTemplate
 from .gemm_packed import multiply_tile, tile_rows
 from .kernel import Accumulators, RowReader, Scratch, row_tiles, write_kernel
 from .panels import PANEL_ROWS
-from .registry import Generator, as_it_is
+from .registry import Generator
 from .target import Target
 
 __all__ = ["emit_conv2d"]
@@ -36,16 +37,34 @@ PLACES = 112
 OUTPUTS = 128
 """Outputs of a unit at most: so many products for each number that is copied."""
 
-SHORTEST_SUM, FEWEST_OUTPUTS = 8, 4
-"""The shortest sums, and the fewest outputs of a group, for which copying pays."""
-
 
 @dataclass(frozen=True)
-class _Product:
-    """What `Accumulators` has to know."""
+class Finishing:
+    """What `Accumulators` has to know of a convolution, whose results are [Co of all images, places]."""
 
-    element: str
-    program: Program = IDENTITY
+    spec: Conv2dSpec
+
+    @property
+    def element(self) -> str:
+        return element_of(self.spec.weight)
+
+    @property
+    def program(self) -> Program:
+        return self.spec.program
+
+    def flat(self, em: Emitter, buffers: Sequence[Value]) -> list[Value]:
+        """Images as rows of places, for each output; other buffers as they are."""
+        return [em.collapse(own, [[0, 1], [2, 3]]) if own.type == self.spec.result else own for own in buffers]
+
+
+def counts(em: Emitter, spec: Conv2dSpec, x: Value) -> tuple[Index, Index]:
+    """Places of the kernels on x, along each direction."""
+    found = []
+    sides = zip((2, 3), shape_of(spec.weight)[2:], spec.stride, spec.padding, spec.dilation, strict=True)
+    for axis, size, stride, padding, dilation in sides:
+        room = em.dim(x, axis) + (2 * padding - dilation * ((size or 0) - 1) - 1 + stride)
+        found.append(em.imax(room, 0) // stride)
+    return found[0], found[1]
 
 
 @dataclass(frozen=True)
@@ -64,19 +83,13 @@ def emit_conv2d(name: str, spec: Conv2dSpec, target: Target) -> str:
     Raises UnsupportedByTemplate for elements other than f32, f16 and bf16, for dynamic kernels or channels, and where
     groups have few outputs or sums are short.
     """
-    element, weight = element_of(spec.weight), shape_of(spec.weight)
-    if element not in ("f32", "f16", "bf16"):
-        raise UnsupportedByTemplate(f"{name}: convolutions of {element} have no template")
-    if None in weight or 0 in (*weight, *shape_of(spec.x), *shape_of(spec.result)):
-        raise UnsupportedByTemplate(f"{name}: expects static kernels and no empty operand, not {spec.weight}")
-    outputs, *sums = (size or 0 for size in weight)
-    if outputs // spec.groups < FEWEST_OUTPUTS or math.prod(sums) < SHORTEST_SUM:
-        raise UnsupportedByTemplate(f"{name}: groups of {outputs // spec.groups} outputs, sums of {math.prod(sums)}")
+    if reason := why_no_convolution(spec.x, spec.weight, spec.result, spec.groups):
+        raise UnsupportedByTemplate(f"{name}: {reason}")
     kernel = _Convolution(spec, target)
     return write_kernel(
         name,
-        [("x", spec.x), ("weight", spec.weight)],
-        [("out", spec.result)],
+        spec.operands,
+        spec.results,
         units=lambda em, values: kernel.units(em, values[0]),
         scratch=kernel.parts,
         body=kernel.body,
@@ -91,7 +104,7 @@ class _Convolution:
         self.spec, self.target = spec, target
         outputs, self.inputs, *self.kernel = (size or 0 for size in shape_of(spec.weight))
         self.per_group = outputs // spec.groups
-        self.product = _Product(element_of(spec.weight))
+        self.product = Finishing(spec)
         self.sum = self.inputs * math.prod(self.kernel)
         self.depth = -(-self.sum // (-(-self.sum // DEPTH) * 16)) * 16
         self.lanes = target.lanes("f32")
@@ -103,13 +116,8 @@ class _Convolution:
 
     def units(self, em: Emitter, x: Value) -> Index:
         """Blocks of places, for each block of a group's outputs, for each group, for each image."""
-        spec = self.spec
-        places: Index = 1
-        sides = zip((2, 3), self.kernel, spec.stride, spec.padding, spec.dilation, strict=True)
-        for axis, size, stride, padding, dilation in sides:
-            room = em.dim(x, axis) + (2 * padding - dilation * (size - 1) - 1 + stride)
-            places = em.imax(room, 0) // stride * places
-        return em.iceildiv(places, self.places) * (self.row_blocks * spec.groups) * em.dim(x, 0)
+        height, width = counts(em, self.spec, x)
+        return em.iceildiv(height * width, self.places) * (self.row_blocks * self.spec.groups) * em.dim(x, 0)
 
     def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> _Parts:
         """Takes the scratch memory: sums, rows of narrow weights, a row of what is seen, and blocks of rows in panels.
@@ -126,10 +134,10 @@ class _Convolution:
         self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         """Computes a range of units."""
-        (x, weight), (out,) = values, outputs
+        (x, weight, *others), out = values, outputs[0]
         parts = self.parts(em, values, scratch)
         kernels = em.collapse(weight, [[0], [1, 2, 3]])
-        flat = em.collapse(out, [[0, 1], [2, 3]])
+        arguments, flat = self.product.flat(em, others), self.product.flat(em, outputs)
         places = em.dim(out, 2) * em.dim(out, 3)
         blocks = em.iceildiv(places, self.places)
         with em.loop(begin, end, hint="unit") as unit:
@@ -151,7 +159,8 @@ class _Convolution:
                         self._tile(em, parts, (row, size), at, ks)
 
                     row_tiles(em, count, self.tiles, tile)
-            parts.sums.finish([], [flat], block, group * self.per_group + first, count)
+            above = group // self.spec.groups * (self.per_group * self.spec.groups)
+            parts.sums.finish(arguments, flat, block, group * self.per_group + first, count, above=above)
 
     def _tile(
         self, em: Emitter, parts: _Parts, rows: tuple[Index, int], column: Value, ks: tuple[Index, Index]
@@ -260,4 +269,8 @@ class _Seen:
         return em.op(f"vector.gather {at} : {types}", self.narrow)
 
 
-GENERATORS = (Generator("conv2d", "conv2d", as_it_is, emit_conv2d),)
+def _configure(name: str, spec: Conv2dSpec, target: Target) -> Conv2dSpec | None:
+    return None if spec.in_panels else spec
+
+
+GENERATORS = (Generator("conv2d", "conv2d", _configure, emit_conv2d),)
