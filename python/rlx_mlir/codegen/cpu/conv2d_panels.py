@@ -12,7 +12,7 @@ is one chain of operations along the sum, channel by channel, whatever tiles and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
@@ -21,7 +21,8 @@ from rlx_mlir.formats import PANEL_ROWS
 
 from .conv2d import Finishing, counts
 from .gemm import transpose
-from .kernel import Accumulators, Scratch, add_products, row_tiles, write_kernel
+from .gemm_packed import multiply_tile
+from .kernel import Accumulators, Scratch, row_tiles, write_kernel
 from .registry import Generator
 from .target import Target
 
@@ -35,9 +36,6 @@ PLACES = 224
 
 OUTPUTS = 128
 """Outputs of a unit at most: so many products for each number that is copied."""
-
-UNROLLED = 12
-"""Taps that stand one after the other in the code at most; the rows of larger kernels go in loops."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,30 @@ class _Seen:
 
     Attributes:
         rows, columns: of a channel.
+        steps: for each element of the sum, how far its pixel lies behind the first one that a place sees.
     """
 
     data: Value
     rows: Index
     columns: Index
+    steps: Value
+
+
+class _Pixels:
+    """What neighbouring places see, as products read it: places are rows.
+
+    The steps come from memory: if it knew them, LLVM would keep pixels that several taps read in registers, which there
+    are too few of.
+    """
+
+    def __init__(self, em: Emitter, seen: _Seen, first: Index, corner: Index, stride: int) -> None:
+        self._em, self._seen, self._first, self._corner, self._stride = em, seen, first, corner, stride
+
+    def load(self, row: Index, k: Index) -> Value:
+        """What place `row` sees with element k of the sum; `first` is the element of the first step."""
+        em = self._em
+        step = em.cast("arith.index_cast", em.load(self._seen.steps, [k - self._first]), "index")
+        return em.load(self._seen.data, [step + self._corner + row * self._stride])
 
 
 @dataclass(frozen=True)
@@ -127,10 +144,11 @@ class _Convolution:
         cut = self.cut(em, x)
         rows, columns = (self._reach(size, axis) for axis, size in enumerate((cut.tall, cut.wide)))
         pixels = scratch.take([rows * columns * self.channels + self.lanes], "f32")
+        steps = scratch.take([self.channels * self.taps], "i32")
         sums = scratch.take([PLACES + self.lanes, self.rows], "f32")
         product = Finishing(self.spec)
         turned = Accumulators(em, self.target, product, _whole(PLACES, self.lanes), scratch, PANEL_ROWS)
-        return _Parts(_Seen(pixels, rows, columns), sums, turned)
+        return _Parts(_Seen(pixels, rows, columns, steps), sums, turned)
 
     def _reach(self, places: Index, axis: int) -> Index:
         """Pixels along an axis that neighbouring places see."""
@@ -145,6 +163,7 @@ class _Convolution:
         finishing = Finishing(self.spec)
         arguments, outputs = finishing.flat(em, arguments), finishing.flat(em, outputs)
         parts, cut = self.parts(em, x, scratch), self.cut(em, x)
+        self._step(em, parts.seen)
         with em.loop(begin, end, hint="unit") as unit:
             part, rest = unit.iv % cut.parts, unit.iv // cut.parts
             block, rest = rest % cut.blocks, rest // cut.blocks
@@ -157,10 +176,19 @@ class _Convolution:
             with em.loop(0, self.inputs, self.channels, hint="cb") as cb:
                 some = em.imin(self.inputs - cb.iv, self.channels)
                 self._copy(em, parts.seen, x, (group * self.inputs + cb.iv, some), at, sizes)
-                self._multiply(em, parts, weight, (own // PANEL_ROWS, count // PANEL_ROWS), (cb.iv, some), sizes)
+                ks = (cb.iv * self.taps, (cb.iv + some) * self.taps)
+                self._multiply(em, parts, weight, (own // PANEL_ROWS, count // PANEL_ROWS), ks, sizes)
             start = at[0] * cut.places[1] + at[1]
             rows = (group * self.per_group + first, count, group // self.spec.groups * (self.per_group * self.spec.groups))
             self._finish(em, parts, arguments, outputs, (start, sizes[0] * sizes[1]), rows)
+
+    def _step(self, em: Emitter, seen: _Seen) -> None:
+        """Writes the steps."""
+        down, across = self.kernel
+        with em.loop(0, self.channels, hint="c") as c, em.loop(0, down, hint="u") as u, em.loop(0, across, hint="v") as v:
+            row = c.iv * seen.rows + u.iv * self.spec.dilation[0]
+            step = row * seen.columns + v.iv * self.spec.dilation[1]
+            em.store(em.cast("arith.index_cast", step, "i32"), seen.steps, [(c.iv * down + u.iv) * across + v.iv])
 
     def _clear(self, em: Emitter, sums: Value, places: Index, outputs: Index) -> None:
         zero = em.zero(self.type)
@@ -214,10 +242,10 @@ class _Convolution:
         parts: _Parts,
         weight: Value,
         panels: tuple[Index, Index],
-        channels: tuple[Index, Index],
+        ks: tuple[Index, Index],
         sizes: Sequence[Index],
     ) -> None:
-        """Adds the products of some channels to the sums of `panels[1]` panels of outputs, from `panels[0]` on."""
+        """Adds the products of elements `ks` of the sum to the sums of `panels[1]` panels of outputs, from `panels[0]` on."""
         spec = self.spec
 
         def over_places(panel: Index, side_by_side: int) -> None:
@@ -227,7 +255,7 @@ class _Convolution:
                     place = row.iv * sizes[1] + column
                     corner = row.iv * spec.stride[0] * parts.seen.columns + column * spec.stride[1]
                     own = (panels[0] + panel, panel * PANEL_ROWS, side_by_side)
-                    self._tile(em, parts, weight, own, channels, (place, corner, size))
+                    self._tile(em, parts, weight, own, ks, (place, corner, size))
 
                 row_tiles(em, sizes[1], self.tiles, tile)
 
@@ -239,41 +267,29 @@ class _Convolution:
         parts: _Parts,
         weight: Value,
         panels: tuple[Index, Index, int],
-        channels: tuple[Index, Index],
+        ks: tuple[Index, Index],
         places: tuple[Index, Index, int],
     ) -> None:
-        """Adds to the sums of a tile: `panels` are the first one, its output among the sums, and how many; `places`
-        the first one, where its first pixel lies in a channel, and how many."""
-        spec, seen = self.spec, parts.seen
-        across = self.kernel[1]
-        here: list[tuple[Index, Index, Index]] = [
-            (panels[0] + p, v, panels[1] + (p * PANEL_ROWS + v)) for p in range(panels[2]) for v in range(0, PANEL_ROWS, self.lanes)
+        """Adds to the sums of a tile the products of elements `ks` of the sum.
+
+        panels: the first one, its output among the sums, and how many. places: the first one, where its first pixel lies
+        in a channel, and how many.
+        """
+        here: list[tuple[Index, int, Index]] = [
+            (panels[0] + p, lane, panels[1] + (p * PANEL_ROWS + lane))
+            for p in range(panels[2])
+            for lane in range(0, PANEL_ROWS, self.lanes)
         ]
 
-        def step(k: Index, pixel: Index, sums: list[list[Value]]) -> list[list[Value]]:
-            vectors = [em.vload(weight, [panel, k, lane], self.type) for panel, lane, _ in here]
-            factors = (
-                em.broadcast(em.load(seen.data, [pixel + j * spec.stride[1]]), self.type) for j in range(places[2])
-            )
-            return add_products(em, self.target, factors, vectors, sums)
-
-        def over_taps(k: Index, pixel: Index, sums: list[list[Value]]) -> list[list[Value]]:
-            def over_row(k: Index, pixel: Index, sums: list[list[Value]]) -> list[list[Value]]:
-                def tap(v: Index, sums: list[list[Value]]) -> list[list[Value]]:
-                    return step(k + v, pixel + v * spec.dilation[1], sums)
-
-                return _repeated(em, across, across <= UNROLLED, sums, tap)
-
-            def row(u: Index, sums: list[list[Value]]) -> list[list[Value]]:
-                return over_row(k + u * across, pixel + u * spec.dilation[0] * seen.columns, sums)
-
-            return _repeated(em, self.kernel[0], self.taps <= UNROLLED, sums, row)
+        def load(k: Index, v: int) -> Value:
+            panel, lane, _ = here[v]
+            return em.vload(weight, [panel, k, lane], self.type)
 
         sums = [[em.vload(parts.sums, [places[0] + j, o], self.type) for _, _, o in here] for j in range(places[2])]
-        with em.loop(0, channels[1], 1, sums, hint="c") as c:
-            pixel = c.iv * (seen.rows * seen.columns) + places[1]
-            c.yield_(over_taps((channels[0] + c.iv) * self.taps, pixel, c.carry))
-        for j, own in enumerate(c.result):
+        pixels = _Pixels(em, parts.seen, ks[0], places[1], self.spec.stride[1])
+        whole = self.channels * self.taps % 4 == 0 or self.channels == self.inputs
+        new = multiply_tile(em, self.target, pixels, ks, self.inputs * self.taps if whole else None, load, sums)
+        for j, own in enumerate(new):
             for total, (_, _, o) in zip(own, here, strict=True):
                 em.vstore(total, parts.sums, [places[0] + j, o])
 
@@ -301,23 +317,6 @@ class _Convolution:
                         em.vstore(line, parts.turned.data, [v + i, p.iv])
             columns = (places[0], places[0] + places[1])
             parts.turned.finish(arguments, outputs, 0, rows[0] + o.iv, PANEL_ROWS, columns=columns, above=rows[2])
-
-
-def _repeated(
-    em: Emitter,
-    count: int,
-    unrolled: bool,
-    sums: list[list[Value]],
-    step: Callable[[Index, list[list[Value]]], list[list[Value]]],
-) -> list[list[Value]]:
-    """What `count` steps make of sums, one after the other in the code or in a loop."""
-    if unrolled or count == 1:
-        for number in range(count):
-            sums = step(number, sums)
-        return sums
-    with em.loop(0, count, 1, sums, hint="tap") as loop:
-        loop.yield_(step(loop.iv, loop.carry))
-    return loop.result
 
 
 def _tile_places(target: Target) -> tuple[int, ...]:

@@ -204,7 +204,7 @@ def exact_gemm(
 def multiply_tile(
     em: Emitter,
     target: Target,
-    x: RowReader,
+    x: FloatRows,
     ks: tuple[Index, Index],
     k_total: int | None,
     load: Callable[[Index, int], Value],
