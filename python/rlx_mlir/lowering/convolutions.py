@@ -75,16 +75,20 @@ def is_by_channel(value: ir.Value, result: ir.Value) -> bool:
     return own in ([full[1], 1, 1], [1, full[1], 1, 1])
 
 
+def fits_image(value: ir.Value, result: ir.Value) -> bool:
+    """Whether a value, by its type, can be read beside images: of their shape, a number for each channel, or one."""
+    own = shape_of(value)
+    return own == shape_of(result) or is_by_channel(value, result) or all(size == 1 for size in own)
+
+
 def fits_images(dims: Mapping[ir.Value, Dims]) -> Callable[[ir.Value, ir.Value], bool]:
-    """What says whether the kernel of a convolution can read a value beside its result: of the same shape, a number for
-    each channel, or one. `dims` are those of all values."""
+    """What says whether the kernel of a convolution can read a value beside its result: one that fits, of the same sizes
+    where it has the same shape, and no table of numbers. `dims` are those of all values."""
 
     def fits(value: ir.Value, result: ir.Value) -> bool:
         constant = producer(value, mir.ConstantOp)
         if constant is not None and not getattr(constant.value, "is_splat", False):
             return False
-        if is_by_channel(value, result) or all(size == 1 for size in shape_of(value)):
-            return True
-        return dims[value] == dims[result]
+        return fits_image(value, result) and (shape_of(value) != shape_of(result) or dims[value] == dims[result])
 
     return fits

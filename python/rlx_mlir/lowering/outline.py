@@ -20,7 +20,7 @@ from rlx_mlir.kernel_classes import GENERIC, OWN
 from rlx_mlir.lowering.convolutions import fits_images, is_by_channel, panels_of, why_no_template
 from rlx_mlir.lowering.donation import TIED, check_packed, separate, sink_writers, ties_of
 from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
-from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, producer, shape_of
+from rlx_mlir.lowering.fuse import BINARY, gating, only_user, producer, shape_of
 from rlx_mlir.lowering.groups import (
     BROADCASTS,
     MAX_ELEMENT_OPS,
@@ -42,7 +42,7 @@ from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.scalars import is_float
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations, report_into
 from rlx_mlir.semantics.dims import Dims, propagate
-from rlx_mlir.semantics.function import symbols_in, viewed
+from rlx_mlir.semantics.function import is_parameter, symbols_in, viewed
 
 #: Attribute of a kernel: which templates may know it.
 CLASS = "mir.kernel"
@@ -188,8 +188,8 @@ def _store_constants(module: ir.Operation, block: ir.Block) -> None:
 def _reads_memory(op: ir.AnyOp, value: ir.Value, *, is_splat: bool) -> bool:
     """Whether a constant, the value, can be no part of the kernel that an operation is in.
 
-    Functions of the user's own take arrays. The templates of products, convolutions, rows and attention take one number,
-    no others: with a table in the kernel they would decline, which costs more than to copy it.
+    Functions of the user's own take arrays. The templates of products, convolutions, rows and attention take one
+    number, no others: with a table in the kernel they would decline, which costs more than to copy it.
     """
     if isinstance(op.opview, mir.CustomOp) or is_kept(op):
         return True

@@ -26,7 +26,7 @@ from rlx_mlir.lowering.functions import (
     result_attributes,
     set_signature,
 )
-from rlx_mlir.lowering.fuse import is_parameter, keep_result_wide, producer, shape_of
+from rlx_mlir.lowering.fuse import keep_result_wide, producer, shape_of
 from rlx_mlir.lowering.hir_to_mir import activate
 from rlx_mlir.mir.packed import LAYOUTS, packing, packing_of
 from rlx_mlir.rewriting import (
@@ -40,7 +40,7 @@ from rlx_mlir.rewriting import (
     operations,
 )
 from rlx_mlir.runtime.prepare import OPERATIONS
-from rlx_mlir.semantics.function import arguments, symbols_in, ties
+from rlx_mlir.semantics.function import arguments, is_parameter, symbols_in, ties
 
 PACK, PLANES = PatternSet(), PatternSet()
 
@@ -128,8 +128,8 @@ def _quantize(op: mir.DequantMatmulOp, rewriter: Rewriter, bits: int) -> None:
 def pack_weights(module: ir.Operation, *, layout: str) -> None:
     """Repack weights that products read into another layout; run mir-hoist-params after it.
 
-    Panels are for all weights, and for kernels of images: convolutions read panels that are put back in order, which their
-    own kernel leaves out. Planes are for packed ones: dense weights keep their rows, and what looks up rows of a
+    Panels are for all weights, and for kernels of images: convolutions read panels that are put back in order, which
+    their own kernel leaves out. Planes are for packed ones: dense weights keep their rows, and what looks up rows of a
     weight that has planes reads these too.
     """
     apply_patterns(module, PLANES if layout == "planes" else PACK)

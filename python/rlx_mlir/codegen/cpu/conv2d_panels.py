@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
+from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of
 from rlx_mlir.codegen.specs import Conv2dSpec
 from rlx_mlir.formats import PANEL_ROWS
 
@@ -135,7 +135,7 @@ class _Convolution:
         return _Cut((height, width), tall, wide, _quotient_up(height, tall), _quotient_up(width, wide))
 
     def units(self, em: Emitter, x: Value) -> Index:
-        """Parts of rows, for each block of them, for each block of a group's outputs, for each group, for each image."""
+        """Parts of rows, for each block of rows, each block of a group's outputs, each group, each image."""
         cut = self.cut(em, x)
         return cut.blocks * cut.parts * (self.row_blocks * self.spec.groups) * em.dim(x, 0)
 
@@ -169,7 +169,9 @@ class _Convolution:
             block, rest = rest % cut.blocks, rest // cut.blocks
             first, group = rest % self.row_blocks * self.rows, rest // self.row_blocks  # groups of all images
             at = (block * cut.tall, part * cut.wide)
-            sizes = tuple(em.imin(all_ - own, most) for all_, own, most in zip(cut.places, at, (cut.tall, cut.wide), strict=True))
+            sizes = tuple(
+                em.imin(all_ - own, most) for all_, own, most in zip(cut.places, at, (cut.tall, cut.wide), strict=True)
+            )
             count = em.imin(self.per_group - first, self.rows) if self.per_group % self.rows else self.rows
             own = group % self.spec.groups * self.per_group + first
             self._clear(em, parts.sums, sizes[0] * sizes[1], count)
@@ -179,13 +181,21 @@ class _Convolution:
                 ks = (cb.iv * self.taps, (cb.iv + some) * self.taps)
                 self._multiply(em, parts, weight, (own // PANEL_ROWS, count // PANEL_ROWS), ks, sizes)
             start = at[0] * cut.places[1] + at[1]
-            rows = (group * self.per_group + first, count, group // self.spec.groups * (self.per_group * self.spec.groups))
+            rows = (
+                group * self.per_group + first,
+                count,
+                group // self.spec.groups * (self.per_group * self.spec.groups),
+            )
             self._finish(em, parts, arguments, outputs, (start, sizes[0] * sizes[1]), rows)
 
     def _step(self, em: Emitter, seen: _Seen) -> None:
         """Writes the steps."""
         down, across = self.kernel
-        with em.loop(0, self.channels, hint="c") as c, em.loop(0, down, hint="u") as u, em.loop(0, across, hint="v") as v:
+        with (
+            em.loop(0, self.channels, hint="c") as c,
+            em.loop(0, down, hint="u") as u,
+            em.loop(0, across, hint="v") as v,
+        ):
             row = c.iv * seen.rows + u.iv * self.spec.dilation[0]
             step = row * seen.columns + v.iv * self.spec.dilation[1]
             em.store(em.cast("arith.index_cast", step, "i32"), seen.steps, [(c.iv * down + u.iv) * across + v.iv])
@@ -245,7 +255,7 @@ class _Convolution:
         ks: tuple[Index, Index],
         sizes: Sequence[Index],
     ) -> None:
-        """Adds the products of elements `ks` of the sum to the sums of `panels[1]` panels of outputs, from `panels[0]` on."""
+        """Adds the products of elements `ks` of the sum to the sums of `panels[1]` panels, from `panels[0]` on."""
         spec = self.spec
 
         def over_places(panel: Index, side_by_side: int) -> None:
@@ -272,8 +282,8 @@ class _Convolution:
     ) -> None:
         """Adds to the sums of a tile the products of elements `ks` of the sum.
 
-        panels: the first one, its output among the sums, and how many. places: the first one, where its first pixel lies
-        in a channel, and how many.
+        panels: the first one, its output among the sums, and how many. places: the first one, where its first pixel
+        lies in a channel, and how many.
         """
         here: list[tuple[Index, int, Index]] = [
             (panels[0] + p, lane, panels[1] + (p * PANEL_ROWS + lane))
@@ -320,7 +330,7 @@ class _Convolution:
 
 
 def _tile_places(target: Target) -> tuple[int, ...]:
-    """Places of the register tiles, largest first; a tile has 32 (512 bits) or 16 outputs. Seven divides many images."""
+    """Places of the register tiles, largest first; a tile has 32 (512 bits) or 16 outputs. 7 divides many images."""
     if target.vector_bits == 512:
         return target.choices.limited((14, 7, 4, 2, 1))
     if target.vector_bits == 256 or target.registers == 32:

@@ -251,8 +251,7 @@ class Conv2dSpec:
         program: what follows, on elements (output, place): its arguments have the result's shape, a number for each
             output (`column`), or one.
         arguments: types of its arguments.
-        in_panels: whether the weight's buffer is [Co / 16, Ci / groups kH kW, 16]: the numbers of 16 outputs lie side by
-            side.
+        in_panels: whether the weight's buffer is [Co / 16, Ci / groups kH kW, 16]: 16 outputs lie side by side.
     """
 
     x: str
