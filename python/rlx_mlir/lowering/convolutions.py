@@ -22,8 +22,8 @@ _TURN = (0, 2, 1)
 
 def why_no_template(conv: mir.ConvOp) -> str:
     """Why no template computes a convolution; empty where one does, and what follows it."""
-    types = (memref_of(value.type) for value in (conv.x, conv.weight, conv.result))
-    return why_no_convolution(*types, python_value(conv.groups))
+    x, weight, result = (memref_of(value.type) for value in (conv.x, conv.weight, conv.result))
+    return why_no_convolution(x, weight, result)
 
 
 def pack_kernels(conv: mir.ConvOp, rewriter: Rewriter, is_known: Callable[[ir.Value], bool]) -> None:
@@ -82,8 +82,10 @@ def fits_image(value: ir.Value, result: ir.Value) -> bool:
 
 
 def fits_images(dims: Mapping[ir.Value, Dims]) -> Callable[[ir.Value, ir.Value], bool]:
-    """What says whether the kernel of a convolution can read a value beside its result: one that fits, of the same sizes
-    where it has the same shape, and no table of numbers. `dims` are those of all values."""
+    """What says whether the kernel of a convolution can read a value beside its result: one that fits, no table.
+
+    Of the same shape means of the same sizes: `dims` are those of all values.
+    """
 
     def fits(value: ir.Value, result: ir.Value) -> bool:
         constant = producer(value, mir.ConstantOp)

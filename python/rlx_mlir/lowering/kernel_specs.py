@@ -563,17 +563,10 @@ def read_conv2d(name: str, kernel: ir.AnyOp) -> Conv2dSpec:
     if any(value not in numbers for value in given):
         raise UnsupportedByTemplate(f"{name}: an operand is a constant")
     stride, padding, dilation = (tuple(python_value(own)) for own in (view.stride, view.padding, view.dilation))
-    return Conv2dSpec(
-        *(memref_of(value.type) for value in (view.x, view.weight, view.result)),
-        stride,
-        padding,
-        dilation,
-        python_value(view.groups),
-        tuple(numbers[value] for value in given),
-        program,
-        tuple(memref_of(value.type) for value in builder.arguments),
-        bool(before),
-    )
+    x, weight, result, *arguments = (memref_of(v.type) for v in (view.x, view.weight, view.result, *builder.arguments))
+    order, groups = tuple(numbers[value] for value in given), python_value(view.groups)
+    geometry = (stride, padding, dilation, groups)
+    return Conv2dSpec(x, weight, result, *geometry, order, program, tuple(arguments), in_panels=bool(before))
 
 
 def read_move(name: str, kernel: ir.AnyOp) -> MoveSpec:

@@ -21,6 +21,7 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any], str]] = {
     "pixels": ((16, 10, 1, 1), {"stride": 2}, "conv2d_panels"),
     "groups": ((32, 5, 3, 3), {"padding": 2, "groups": 2, "dilation": 2}, "conv2d_panels"),
     "few outputs": ((12, 5, 3, 3), {"padding": 1}, "conv2d"),
+    "a channel each": ((16, 1, 3, 3), {"padding": 1, "stride": 2, "groups": 8}, "conv2d_channels"),
     "given": ((32, 5, 3, 3), {"padding": 1}, "conv2d"),
 }
 
@@ -85,7 +86,11 @@ def test_a_loop_keeps_the_order_of_its_kernels():
     """Weights that a loop reads aren't panels: its steps compute the same."""
     m = GraphModule.mir("m")
     x, w = m.input("x", [1, 16, 6, 7]), m.param("w", [16, 16, 3, 3])
-    (y,) = m.loop(3, [x], lambda i, own: [m.relu(m.conv2d(own, w, padding=1)) * 0.1])
+
+    def step(own: Value, done: Value) -> tuple[Value, Value]:
+        return m.relu(m.conv2d(own, w, padding=1)) * 0.1, done + 1.0
+
+    y, _ = m.while_loop(lambda own, done: m.compare("lt", done, 3.0), step, (x, m.constant(0.0)), limit=5)
     m.set_outputs({"y": y})
     executable = compile(m)
     parameters = {"w": drawn((16, 16, 3, 3), "f32", 2)}

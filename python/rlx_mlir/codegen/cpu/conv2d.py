@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.program import Program
 from rlx_mlir.codegen.specs import Conv2dSpec
 from rlx_mlir.codegen.specs.tensors import why_no_convolution
@@ -68,6 +68,36 @@ def counts(em: Emitter, spec: Conv2dSpec, x: Value) -> tuple[Index, Index]:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """How the places of an image's result are cut into units: `tall` rows, or of one row `wide` places.
+
+    Attributes:
+        places: rows and columns of the result.
+        blocks, parts: blocks of rows, and parts of a row.
+    """
+
+    places: tuple[Index, Index]
+    tall: Index
+    wide: Index
+    blocks: Index
+    parts: Index
+
+    @classmethod
+    def of(cls, em: Emitter, spec: Conv2dSpec, x: Value, most: int) -> Cut:
+        """Equal blocks of rows with up to `most` places; of longer rows, equal parts."""
+        height, width = counts(em, spec, x)
+        parts = em.imax(_quotient_up(width, most), 1)
+        wide = em.imax(_quotient_up(width, parts), 1)
+        blocks = em.imax(_quotient_up(height, most // wide), 1)
+        tall = em.imax(_quotient_up(height, blocks), 1)
+        return cls((height, width), tall, wide, _quotient_up(height, tall), _quotient_up(width, wide))
+
+
+def _quotient_up(size: Index, by: Index) -> Index:
+    return (size + (by - 1)) // by
+
+
+@dataclass(frozen=True)
 class _Parts:
     """Scratch memory of a thread."""
 
@@ -80,10 +110,9 @@ class _Parts:
 def emit_conv2d(name: str, spec: Conv2dSpec, target: Target) -> str:
     """The functions `@name.body`, `@name.units` and `@name.scratch`, as text.
 
-    Raises UnsupportedByTemplate for elements other than f32, f16 and bf16, for dynamic kernels or channels, and where
-    groups have few outputs or sums are short.
+    Raises UnsupportedByTemplate for elements other than f32, f16 and bf16, and for dynamic kernels or channels.
     """
-    if reason := why_no_convolution(spec.x, spec.weight, spec.result, spec.groups):
+    if reason := why_no_convolution(spec.x, spec.weight, spec.result):
         raise UnsupportedByTemplate(f"{name}: {reason}")
     kernel = _Convolution(spec, target)
     return write_kernel(
@@ -196,7 +225,6 @@ class _Seen:
         self.sizes = em.dim(x, 2), em.dim(x, 3)
         self.rows = start // columns, (start + width - 1) // columns + 1
         self.type = kernel.target.vector("f32")
-        self.narrow = with_element(self.type, element_of(x.type))
 
     def copy(self, ks: tuple[Index, Index], parts: _Parts) -> None:
         """A row for each element of the sum, cut into panels; zeros where nothing is seen."""
@@ -217,7 +245,8 @@ class _Seen:
                 high_here = em.imax(em.imin(high, last), low_here)
                 self._clear(parts.row, first - begin, low_here - begin)
                 row = channel * height + y
-                self._move(parts.row, (row, left), (low_here, high_here), begin)
+                source, places = (row, left), (low_here, high_here)
+                copy_pixels(em, self.kernel.target, self.x, source, places, spec.stride[1], parts.row, begin)
                 self._clear(parts.row, high_here - begin, last - begin)
             self._clear(parts.row, self.width, end)
             self._cut(parts, k.iv - ks[0], end)
@@ -235,42 +264,55 @@ class _Seen:
         with self.em.loop(first, last, self.kernel.lanes, hint="z") as z:
             self.em.vstore(self.em.zero(self.type), copied, [z.iv])
 
-    def _move(self, copied: Value, source: tuple[Index, Index], places: tuple[Index, Index], begin: Index) -> None:
-        """Pixels of a row of x, as f32: `source` is its number, and how far left of it the first place begins."""
-        em, lanes, (row, left), (low, high) = self.em, self.kernel.lanes, source, places
-        stride = self.kernel.spec.stride[1]
-        widen = self.kernel.target.widen
-        # Of pairs, both are loaded: those of the last place might be beyond the image.
-        main = low + em.imax(high - low - (stride - 1), 0) // lanes * lanes
-        with em.loop(low, main, lanes, hint="j") as j:
-            where = j.iv * stride - left
-            if stride == 1:
-                value = em.vload(self.x, [row, where], self.narrow)
-            elif stride == 2:
-                first, second = (em.vload(self.x, [row, where + part], self.narrow) for part in (0, lanes))
-                value = em.shuffle(first, second, range(0, 2 * lanes, 2))
-            else:
-                value = self._gathered([row, where], em.mask(lanes, lanes))
-            em.vstore(widen(em, value), copied, [j.iv - begin])
-        with em.loop(main, high, lanes, hint="j") as j:
-            where, mask = j.iv * stride - left, em.mask(high - j.iv, lanes)
-            if stride == 1:
-                value = em.masked_load(self.x, [row, where], mask, em.zero(self.narrow))
-            else:
-                value = self._gathered([row, where], mask)
-            em.vstore(widen(em, value), copied, [j.iv - begin])
 
-    def _gathered(self, where: Sequence[Index], mask: Value) -> Value:
-        """Pixels that the places of neighbouring lanes see."""
-        em, lanes = self.em, self.kernel.lanes
-        steps = em.const([lane * self.kernel.spec.stride[1] for lane in range(lanes)], vec(lanes, "i32"))
-        at = f"{self.x}[{', '.join(em.index(index) for index in where)}] [{steps}], {mask}, {em.zero(self.narrow)}"
-        types = f"{self.x.type}, {steps.type}, {mask.type}, {self.narrow} into {self.narrow}"
-        return em.op(f"vector.gather {at} : {types}", self.narrow)
+def copy_pixels(
+    em: Emitter,
+    target: Target,
+    x: Value,
+    source: tuple[Index, Index],
+    places: tuple[Index, Index],
+    stride: int,
+    copied: Value,
+    begin: Index,
+) -> None:
+    """Pixels of a row of x [rows, width], as f32, from place `begin` on, where `copied` begins.
+
+    source: the row, and how far left of it the first place begins. places: the first one, and the end.
+    """
+    lanes, (row, left), (low, high) = target.lanes("f32"), source, places
+    narrow = vec(lanes, element_of(x.type))
+    # Of pairs, both are loaded: those of the last place might be beyond the image.
+    main = low + em.imax(high - low - (stride - 1), 0) // lanes * lanes
+    with em.loop(low, main, lanes, hint="j") as j:
+        where = j.iv * stride - left
+        if stride == 1:
+            value = em.vload(x, [row, where], narrow)
+        elif stride == 2:
+            first, second = (em.vload(x, [row, where + part], narrow) for part in (0, lanes))
+            value = em.shuffle(first, second, range(0, 2 * lanes, 2))
+        else:
+            value = _gathered(em, x, [row, where], stride, em.mask(lanes, lanes))
+        em.vstore(target.widen(em, value), copied, [j.iv - begin])
+    with em.loop(main, high, lanes, hint="j") as j:
+        where, mask = j.iv * stride - left, em.mask(high - j.iv, lanes)
+        if stride == 1:
+            value = em.masked_load(x, [row, where], mask, em.zero(narrow))
+        else:
+            value = _gathered(em, x, [row, where], stride, mask)
+        em.vstore(target.widen(em, value), copied, [j.iv - begin])
+
+
+def _gathered(em: Emitter, x: Value, where: Sequence[Index], stride: int, mask: Value) -> Value:
+    """Pixels that the places of neighbouring lanes see."""
+    lanes = shape_of(mask.type)[0] or 0
+    narrow = vec(lanes, element_of(x.type))
+    steps = em.const([lane * stride for lane in range(lanes)], vec(lanes, "i32"))
+    at = f"{x}[{', '.join(em.index(index) for index in where)}] [{steps}], {mask}, {em.zero(narrow)}"
+    return em.op(f"vector.gather {at} : {x.type}, {steps.type}, {mask.type}, {narrow} into {narrow}", narrow)
 
 
 def _configure(name: str, spec: Conv2dSpec, target: Target) -> Conv2dSpec | None:
-    return None if spec.in_panels else spec
+    return None if spec.in_panels or spec.has_few_products else spec
 
 
 GENERATORS = (Generator("conv2d", "conv2d", _configure, emit_conv2d),)

@@ -19,7 +19,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of
 from rlx_mlir.codegen.specs import Conv2dSpec
 from rlx_mlir.formats import PANEL_ROWS
 
-from .conv2d import Finishing, counts
+from .conv2d import Cut, Finishing
 from .gemm import transpose
 from .gemm_packed import multiply_tile
 from .kernel import Accumulators, Scratch, row_tiles, write_kernel
@@ -36,22 +36,6 @@ PLACES = 224
 
 OUTPUTS = 128
 """Outputs of a unit at most: so many products for each number that is copied."""
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """How the places of an image's result are cut into units: `tall` rows, or of one row `wide` places.
-
-    Attributes:
-        places: rows and columns of the result.
-        blocks, parts: blocks of rows, and parts of a row.
-    """
-
-    places: tuple[Index, Index]
-    tall: Index
-    wide: Index
-    blocks: Index
-    parts: Index
 
 
 @dataclass(frozen=True)
@@ -125,23 +109,14 @@ class _Convolution:
         self.together = 2 if target.vector_bits == 512 else 1
         self.tiles = _tile_places(target)
 
-    def cut(self, em: Emitter, x: Value) -> _Cut:
-        """Equal blocks of rows with up to PLACES places; of longer rows, equal parts."""
-        height, width = counts(em, self.spec, x)
-        parts = em.imax(_quotient_up(width, PLACES), 1)
-        wide = em.imax(_quotient_up(width, parts), 1)
-        blocks = em.imax(_quotient_up(height, PLACES // wide), 1)
-        tall = em.imax(_quotient_up(height, blocks), 1)
-        return _Cut((height, width), tall, wide, _quotient_up(height, tall), _quotient_up(width, wide))
-
     def units(self, em: Emitter, x: Value) -> Index:
         """Parts of rows, for each block of rows, each block of a group's outputs, each group, each image."""
-        cut = self.cut(em, x)
+        cut = Cut.of(em, self.spec, x, PLACES)
         return cut.blocks * cut.parts * (self.row_blocks * self.spec.groups) * em.dim(x, 0)
 
     def parts(self, em: Emitter, x: Value, scratch: Scratch) -> _Parts:
         """Takes the scratch memory; the last vector of a row of pixels may reach beyond it."""
-        cut = self.cut(em, x)
+        cut = Cut.of(em, self.spec, x, PLACES)
         rows, columns = (self._reach(size, axis) for axis, size in enumerate((cut.tall, cut.wide)))
         pixels = scratch.take([rows * columns * self.channels + self.lanes], "f32")
         steps = scratch.take([self.channels * self.taps], "i32")
@@ -162,7 +137,7 @@ class _Convolution:
         x, weight, *arguments = values
         finishing = Finishing(self.spec)
         arguments, outputs = finishing.flat(em, arguments), finishing.flat(em, outputs)
-        parts, cut = self.parts(em, x, scratch), self.cut(em, x)
+        parts, cut = self.parts(em, x, scratch), Cut.of(em, self.spec, x, PLACES)
         self._step(em, parts.seen)
         with em.loop(begin, end, hint="unit") as unit:
             part, rest = unit.iv % cut.parts, unit.iv // cut.parts
@@ -336,10 +311,6 @@ def _tile_places(target: Target) -> tuple[int, ...]:
     if target.vector_bits == 256 or target.registers == 32:
         return target.choices.limited((6, 4, 2, 1))
     return target.choices.limited((2, 1))
-
-
-def _quotient_up(size: Index, by: Index) -> Index:
-    return (size + (by - 1)) // by
 
 
 def _whole(size: int, lanes: int) -> int:

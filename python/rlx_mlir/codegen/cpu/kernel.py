@@ -22,6 +22,7 @@ __all__ = [
     "Accumulators",
     "Body",
     "Finish",
+    "FloatElements",
     "FloatRows",
     "Parts",
     "Product",
@@ -226,11 +227,15 @@ def row_blocks(em: Emitter, rows: Index, most: int, block: Callable[[Index, Inde
         block(loop.iv, em.imin(rows - loop.iv, most))
 
 
-class FloatRows(Protocol):
-    """Rows of numbers, f32 or f64, as products read them."""
+class FloatElements(Protocol):
+    """Rows of numbers, f32 or f64, as products read them one by one."""
 
     def load(self, row: Index, k: Index) -> Value:
         """Element (row, k)."""
+
+
+class FloatRows(FloatElements, Protocol):
+    """Rows of numbers that products read by vectors, too."""
 
     def vload(self, row: Index, k: Index) -> Value:
         """A vector of elements from (row, k) on."""

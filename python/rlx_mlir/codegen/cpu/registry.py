@@ -47,6 +47,7 @@ MODULES = (
     "conv",
     "conv2d_panels",
     "conv2d",
+    "conv2d_channels",
     "norm",
     "solve",
     "cross_entropy",

@@ -228,16 +228,13 @@ class ScanSpec:
 SHORTEST_SUM, FEWEST_OUTPUTS = 8, 4
 
 
-def why_no_convolution(x: str, weight: str, result: str, groups: int) -> str:
+def why_no_convolution(x: str, weight: str, result: str) -> str:
     """Why CPUs have no template for a convolution of buffers of these types; empty where they have one."""
     element, sizes = element_of(weight), shape_of(weight)
     if element not in ("f32", "f16", "bf16"):
         return f"convolutions of {element} have no template"
     if None in sizes or 0 in (*sizes, *shape_of(x), *shape_of(result)):
         return f"expects static kernels and no empty operand, not {weight}"
-    outputs, *sums = (size or 0 for size in sizes)
-    if outputs // groups < FEWEST_OUTPUTS or math.prod(sums) < SHORTEST_SUM:
-        return f"groups of {outputs // groups} outputs, sums of {math.prod(sums)}"
     return ""
 
 
@@ -265,6 +262,12 @@ class Conv2dSpec:
     program: Program = IDENTITY
     arguments: tuple[str, ...] = ()
     in_panels: bool = False
+
+    @property
+    def has_few_products(self) -> bool:
+        """Whether a group has few outputs, or short sums: then what places see isn't worth a copy for each tap."""
+        outputs, *sums = (size or 0 for size in shape_of(self.weight))
+        return outputs // self.groups < FEWEST_OUTPUTS or math.prod(sums) < SHORTEST_SUM
 
     @property
     def operands(self) -> Buffers:
