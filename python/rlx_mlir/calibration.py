@@ -20,11 +20,10 @@ from rlx_mlir import checks, ir
 from rlx_mlir.attributes import floats_attribute
 from rlx_mlir.compiler import compile
 from rlx_mlir.errors import InputError
-from rlx_mlir.lowering.fuse import is_parameter
 from rlx_mlir.lowering.quantization import PRODUCTS, RANGES, factors, final_result, scale_of
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import operations
-from rlx_mlir.semantics.function import arguments, body, entry_function
+from rlx_mlir.semantics.function import arguments, body, entry_function, is_parameter
 
 if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule

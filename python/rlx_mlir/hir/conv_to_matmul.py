@@ -8,18 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
+from rlx_mlir.codegen.specs.tensors import FEWEST_OUTPUTS, SHORTEST_SUM
 from rlx_mlir.errors import CompileError, RlxError
+from rlx_mlir.formats import PANEL_ROWS
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.decompose import decompose_into
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, at_most, parse_maxima, product
 from rlx_mlir.rewriting import Option, compiler_pass, operations, report_into
 from rlx_mlir.semantics.dims import Dims, is_known, propagate
-from rlx_mlir.semantics.function import functions
+from rlx_mlir.semantics.function import functions, is_parameter
 from rlx_mlir.unsupported import blame
 
-#: The shortest sums, and the fewest outputs of a group, for which products are worth the columns.
-_SHORTEST_SUM, _FEWEST_OUTPUTS = 8, 4
+#: So many places fill a tile of registers; products of fewer have more rows, those of other images.
+_FEW_PLACES = 7
 
 
 @compiler_pass(
@@ -34,7 +36,8 @@ def conv_to_matmul(module: ir.Operation, *, most: int, maxima: str) -> None:
     """Replace convolutions by products of their kernels with matrices of columns, where that is faster on CPUs.
 
     A column is what all kernels see at one place. Convolutions of each channel by itself stay, and so do those of f32
-    whose columns would be larger than the image: they have a template that makes none. Of f16 and bf16, whose products
+    whose columns would be larger than the image, or whose kernels are parameters that panels have room for: they have
+    templates that make none. Of f16 and bf16, whose products
     may run on tiles, and of 8 bits, those stay whose columns are larger than `most`, at the maxima of dynamic sizes, or
     of a size of which nothing is known; of those of 8 bits, whose products have no batches, also those of several
     groups.
@@ -72,11 +75,11 @@ def _reason(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int])
     if op.name == "mir.q_conv2d" and groups > 1:
         return "products of 8 bits have no batches, which groups are"
     outputs, *sums = weight.shape
-    if math.prod(sums) < _SHORTEST_SUM or outputs // groups < _FEWEST_OUTPUTS:
+    if math.prod(sums) < SHORTEST_SUM or outputs // groups < FEWEST_OUTPUTS:
         return f"a group has {outputs // groups} outputs, sums of {math.prod(sums)}: too few for a product"
     grows = bool(math.prod(sums[1:]) > math.prod(stride))
     if str(x.element_type) == "f32":
-        return None if grows else ""
+        return None if grows or _has_panels(op, sizes[2:]) else ""
     places = product(sizes[2:])
     if places.constant is None and not grows:
         return ""
@@ -86,6 +89,16 @@ def _reason(op: ir.Operation, sizes: Dims, most: int, maxima: Mapping[str, int])
         places *= batch
     size = math.prod(sums) * groups * at_most(places, maxima) * x.element_type.width // 8
     return f"its columns would take {size} bytes, more than {most}" if size > most else ""
+
+
+def _has_panels(op: ir.Operation, places: Dims) -> bool:
+    """Whether a template reads the kernels output by output: of parameters, in whole panels, and of some places."""
+    view = op.opview
+    per_group = ir.RankedTensorType(view.weight.type).shape[0] // int(python_value(view.groups))
+    count = product(places).constant
+    few = count is not None and count < _FEW_PLACES
+    outside = op.parent is not None and op.parent.name == "func.func"
+    return outside and not few and per_group % PANEL_ROWS == 0 and is_parameter(view.weight)
 
 
 def padded(m: Builders, x: Value, padding: Sequence[int], value: float = 0.0, axes: Sequence[int] = (2, 3)) -> Value:

@@ -10,10 +10,9 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.hir_to_mir import is_packed, product
-from rlx_mlir.mir.control import captured
 from rlx_mlir.mir.functions import FUNCTIONS, named
 from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, erase_dead, identity
-from rlx_mlir.semantics.function import is_replaced
+from rlx_mlir.semantics.function import is_parameter
 
 BIAS_ACT, RESIDUAL_NORM, SWIGLU, SHARED_INPUT = PatternSet(), PatternSet(), PatternSet(), PatternSet()
 
@@ -134,25 +133,6 @@ def gating(product: ir.AnyOp) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp, ir.AnyOp] |
         user = only_user(user.result)
     found = gated_products(user) if isinstance(user, mir.MulOp) else None
     return None if found is None or product not in found[1:] else (user, *found)
-
-
-def is_parameter(value: ir.Value) -> bool:
-    """Whether the value is a parameter of its function, and no call changes it: none that an output is tied to.
-
-    In a region it is what captures such a parameter.
-    """
-    while (given := captured(value)) is not None:
-        value = given
-    if not isinstance(value.owner, ir.Block):
-        return False
-    argument = ir.BlockArgument(value)
-    attributes = value.owner.owner.attributes
-    if "arg_attrs" not in attributes:
-        return False
-    own = attributes["arg_attrs"][argument.arg_number]
-    if "mir.kind" not in own or python_value(own["mir.kind"]) != "param":
-        return False
-    return not is_replaced(argument)
 
 
 def shape_of(value: ir.Value) -> list[int]:

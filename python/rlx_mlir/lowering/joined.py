@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir import ir
+from rlx_mlir.dialects import mir
 from rlx_mlir.locations import describe_location
-from rlx_mlir.lowering.fuse import ONE_READER, only_user, shape_of
+from rlx_mlir.lowering.convolutions import fits_image, why_no_template
+from rlx_mlir.lowering.fuse import ONE_READER, only_user, producer, shape_of
 from rlx_mlir.lowering.groups import BROADCASTS, MAX_ELEMENT_OPS, MAX_ROW_OPS, POINTWISE, Group, fits_epilogue
 from rlx_mlir.rewriting import Rewrite, RewriteReport, identity
 
 #: Kernels that go on with element-wise operations on what they make.
-_GROW = ("gemm", "rows", "broadcast")
+_GROW = ("gemm", "conv2d", "rows", "broadcast")
 _MOST = {"rows": MAX_ROW_OPS, "broadcast": MAX_ELEMENT_OPS}
 #: How the report names the decision.
 _PATTERN = "join_kernel"
@@ -62,8 +64,8 @@ def _reason(group: Group, groups: Sequence[Group], of: Mapping[int, int]) -> _Re
     maker = groups[of[identity(value.owner)]]
     if maker.kind not in _GROW:
         return None
-    if maker.kind == "gemm":
-        return _beside_product(first, value)
+    if maker.kind in _MAKERS:
+        return _beside(_MAKERS[maker.kind], first, value)
     if len(maker.ops) >= _MOST[maker.kind]:
         return _Reason(f"the kernel before has {len(maker.ops)} operations already, and takes no more")
     if maker.kind == "rows" and group.kind == "broadcast" and shape_of(value) == shape_of(first.results[0]):
@@ -74,17 +76,42 @@ def _reason(group: Group, groups: Sequence[Group], of: Mapping[int, int]) -> _Re
     return None
 
 
-def _beside_product(op: ir.Operation, value: ir.Value) -> _Reason | None:
-    """Why an operation isn't done by the product that makes a value."""
+@dataclass(frozen=True)
+class _Maker:
+    """Kernels that end with functions of what they make.
+
+    Attributes:
+        what: is made.
+        fits: whether they can read a value beside what they make.
+        vector: what they can read, beside what has its shape and one element, and the shape of that.
+    """
+
+    what: str
+    fits: Callable[[ir.Value, ir.Value], bool]
+    vector: tuple[str, Callable[[list[int]], str]]
+
+
+_MAKERS = {
+    "gemm": _Maker("product", fits_epilogue, ("a vector over columns", lambda shape: f"{shape[-1:]} over columns")),
+    "conv2d": _Maker("convolution", fits_image, ("a number for each channel", lambda shape: f"[{shape[1]}, 1, 1]")),
+}
+
+
+def _beside(maker: _Maker, op: ir.Operation, value: ir.Value) -> _Reason | None:
+    """Why an operation isn't done by the product or convolution that makes a value."""
+    what, (vector, described) = maker.what, maker.vector
+    convolution = producer(value, mir.ConvOp)
+    if convolution is not None and (reason := why_no_template(convolution)):
+        return _Reason(f"loops compute the convolution: {reason}")
     if only_user(value) is None:
-        return _Reason("something else reads what the product makes", ONE_READER)
+        return _Reason(f"something else reads what the {what} makes", ONE_READER)
     if op.name not in POINTWISE:
-        return _Reason("a product's kernel ends with functions of floats")
+        return _Reason(f"a {what}'s kernel ends with functions of floats")
     if op.results[0].type != value.type:
-        return _Reason("its result has another shape or element type than the product's")
-    if not all(own == value or fits_epilogue(own, value) for own in op.operands):
+        return _Reason(f"its result has another shape or element type than the {what}'s")
+    if not all(own == value or maker.fits(own, value) for own in op.operands):
         return _Reason(
-            "beside the product it reads what is neither of the product's shape, a vector over columns nor one element",
-            hint=f"{shape_of(value)[-1:]} over columns, or the whole shape",
+            f"beside the {what} it reads what is neither of the {what}'s shape, {vector} nor one element",
+            hint=f"{described(shape_of(value))}, or the whole shape",
         )
     return None

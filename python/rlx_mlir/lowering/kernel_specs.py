@@ -13,7 +13,7 @@ from rlx_mlir import ir
 from rlx_mlir.activations import BITS
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.program import Argument, Program, Ref, Step
+from rlx_mlir.codegen.program import Argument, Broadcast, Program, Ref, Step
 from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, split_rows
 from rlx_mlir.codegen.row_graph import Step as RowStep
 from rlx_mlir.codegen.specs import (
@@ -44,6 +44,7 @@ from rlx_mlir.codegen.specs import (
 )
 from rlx_mlir.dialects import mir
 from rlx_mlir.kernel_classes import OWN
+from rlx_mlir.lowering.convolutions import is_by_channel, panels_of
 from rlx_mlir.lowering.functions import called_operation, memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
 from rlx_mlir.lowering.groups import PRODUCTS
@@ -245,19 +246,31 @@ class _ProgramBuilder:
 
     def _ref(self, value: ir.Value) -> Ref:
         if value not in self._refs:
-            own = shape_of(value)
-            # A row whose length its type leaves open is as long as the others.
-            row = own == self._shape[-1:] or (len(own) == 1 and own[0] < 0)
-            broadcast = "full" if own == self._shape else "row" if row else "scalar"
-            self._kinds.append(Argument(broadcast, _sizes(value)))  # type: ignore[arg-type]
+            self._kinds.append(Argument(self._broadcast(value), _sizes(value)))
             self.arguments.append(value)
             self._refs[value] = ("arg", len(self.arguments) - 1)
         return self._refs[value]
+
+    def _broadcast(self, value: ir.Value) -> Broadcast:
+        """How an argument has the elements of the product."""
+        own = shape_of(value)
+        # A row whose length its type leaves open is as long as the others.
+        row = own == self._shape[-1:] or (len(own) == 1 and own[0] < 0)
+        return "full" if own == self._shape else "row" if row else "scalar"
 
     def program(self, returned: list[ir.Value]) -> Program:
         """The program that gives the returned values."""
         outputs = tuple(self._refs[value] for value in returned)
         return Program(tuple(self._steps), tuple(self._kinds), outputs, len(self._products))
+
+
+class _ImageProgramBuilder(_ProgramBuilder):
+    """The same after a convolution, whose columns are the places of an image, and whose rows outputs."""
+
+    def _broadcast(self, value: ir.Value) -> Broadcast:
+        if shape_of(value) == self._shape:
+            return "full"
+        return "column" if is_by_channel(value, self._products[0].results[0]) else "scalar"
 
 
 # Rows ---------------------------------------------------------------------------------------------
@@ -540,17 +553,24 @@ def read_broadcast(name: str, kernel: ir.AnyOp) -> BroadcastSpec:
 
 
 def read_conv2d(name: str, kernel: ir.AnyOp) -> Conv2dSpec:
-    """A kernel of class conv2d: a `mir.conv`."""
-    ops, _ = _body(kernel)
-    view = ops[-1].opview
+    """A kernel of class conv2d: a `mir.conv`, perhaps of panels that are put in order, and functions of elements."""
+    ops, returned = _body(kernel)
+    view = next(op.opview for op in ops if isinstance(op.opview, mir.ConvOp))
+    before = panels_of(view)
+    builder = _ImageProgramBuilder(name, [view.operation])
+    for op in ops:
+        if op not in before:
+            builder.add(op)
+    program = builder.program(returned)
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
-    given = [view.x, view.weight]
+    given = [view.x, before[0].operands[0] if before else view.weight, *builder.arguments]
     if any(value not in numbers for value in given):
         raise UnsupportedByTemplate(f"{name}: an operand is a constant")
     stride, padding, dilation = (tuple(python_value(own)) for own in (view.stride, view.padding, view.dilation))
-    x, weight, result = (memref_of(value.type) for value in [*given, view.result])
-    order = tuple(numbers[value] for value in given)
-    return Conv2dSpec(x, weight, result, stride, padding, dilation, python_value(view.groups), order)
+    x, weight, result, *arguments = (memref_of(v.type) for v in (view.x, view.weight, view.result, *builder.arguments))
+    order, groups = tuple(numbers[value] for value in given), python_value(view.groups)
+    geometry = (stride, padding, dilation, groups)
+    return Conv2dSpec(x, weight, result, *geometry, order, program, tuple(arguments), in_panels=bool(before))
 
 
 def read_move(name: str, kernel: ir.AnyOp) -> MoveSpec:

@@ -7,7 +7,7 @@ so what a kernel means can be read, interpreted, and lowered by a template or ge
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -17,9 +17,10 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.kernel_classes import GENERIC, OWN
+from rlx_mlir.lowering.convolutions import fits_images, is_by_channel, panels_of, why_no_template
 from rlx_mlir.lowering.donation import TIED, check_packed, separate, sink_writers, ties_of
 from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
-from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, producer, shape_of
+from rlx_mlir.lowering.fuse import BINARY, gating, only_user, producer, shape_of
 from rlx_mlir.lowering.groups import (
     BROADCASTS,
     MAX_ELEMENT_OPS,
@@ -41,13 +42,13 @@ from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.scalars import is_float
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations, report_into
 from rlx_mlir.semantics.dims import Dims, propagate
-from rlx_mlir.semantics.function import symbols_in, viewed
+from rlx_mlir.semantics.function import is_parameter, symbols_in, viewed
 
 #: Attribute of a kernel: which templates may know it.
 CLASS = "mir.kernel"
 
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
-_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "fft", "grouped", "q_matmul", "loss")
+_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "fft", "grouped", "q_matmul", "loss", "conv2d")
 
 #: Classes whose kernels may write a result into the memory of an operand.
 _TIED = ("rows", "cache", "sample", GENERIC)
@@ -90,7 +91,11 @@ class RowSpace:
     dependent=("func",),
     options={
         "prologues": Option("products of few rows do norms and quantisation of what they read, as on GPUs", False),
-        "gathers": Option("gathers do the element-wise operations on what they read, as on GPUs", False),
+        "gathers": Option(
+            "gathers do the element-wise operations on what they read, and convolutions none on what they make, as on "
+            "GPUs",
+            False,
+        ),
         "apart": Option("each operation gets a kernel of its own, to compare results with", False),
     },
 )
@@ -169,7 +174,8 @@ def _store_constants(module: ir.Operation, block: ir.Block) -> None:
     for op in [op for op in _inside(block) if op.name != "mir.constant"]:
         for number, value in enumerate(op.operands):
             constant = producer(value, mir.ConstantOp)
-            if constant is None or not _reads_memory(op, is_splat=getattr(constant.value, "is_splat", False)):
+            is_splat = getattr(constant.value, "is_splat", False) if constant is not None else False
+            if constant is None or not _reads_memory(op, value, is_splat=is_splat):
                 continue
             if value not in stored and is_entry and can_prepare(constant.operation):
                 stored[value] = prepare_constant(module, constant.operation)
@@ -179,11 +185,11 @@ def _store_constants(module: ir.Operation, block: ir.Block) -> None:
             op.operands[number] = stored[value]
 
 
-def _reads_memory(op: ir.AnyOp, *, is_splat: bool) -> bool:
-    """Whether a constant can be no part of the kernel that an operation is in.
+def _reads_memory(op: ir.AnyOp, value: ir.Value, *, is_splat: bool) -> bool:
+    """Whether a constant, the value, can be no part of the kernel that an operation is in.
 
-    Functions of the user's own take arrays. The templates of products, rows and attention take one number, no others:
-    with a table in the kernel they would decline, which costs more than to copy it.
+    Functions of the user's own take arrays. The templates of products, convolutions, rows and attention take one
+    number, no others: with a table in the kernel they would decline, which costs more than to copy it.
     """
     if isinstance(op.opview, mir.CustomOp) or is_kept(op):
         return True
@@ -191,6 +197,8 @@ def _reads_memory(op: ir.AnyOp, *, is_splat: bool) -> bool:
         return False
     if op.name in ROW_WISE and _is_row_wise(op.opview):
         return len(shape_of(op.results[0])) > 1
+    if op.name in BINARY and is_by_channel(value, op.results[0]):
+        return True
     return isinstance(op.opview, PRODUCTS) or _single_class(op.opview) in _OF_ARRAYS
 
 
@@ -224,6 +232,9 @@ def _form_groups(ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims], *, gat
             groups.append(group)
         elif isinstance(op.opview, mir.ConvOp) and (found := _depthwise(op)):
             groups.append(Group("conv", found))
+            taken |= groups[-1].members
+        elif not gathers and isinstance(op.opview, mir.ConvOp):
+            groups.append(Group("conv2d", _convolution(op.opview, taken, dims)))
             taken |= groups[-1].members
         elif isinstance(op.opview, mir.FftOp) and (found := _spectrum(op, ops)):
             groups.append(Group("fft", found))
@@ -542,14 +553,27 @@ def _with_condition(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
     return found
 
 
-def _followers(value: ir.Value, taken: set[int]) -> list[ir.AnyOp]:
-    """The chain of pointwise operations that only a value feeds, whose other operands an epilogue can read."""
+def _convolution(conv: mir.ConvOp, taken: set[int], dims: Mapping[ir.Value, Dims]) -> list[ir.AnyOp]:
+    """A convolution, what puts panels of its weights in order, and the pointwise operations that only it feeds."""
+    constant = any(producer(value, mir.ConstantOp) is not None for value in (conv.x, conv.weight))
+    alone = constant or why_no_template(conv)
+    after = [] if alone else _followers(conv.result, taken, fits_images(dims))
+    return [*panels_of(conv), conv.operation, *after]
+
+
+def _followers(
+    value: ir.Value, taken: set[int], fits: Callable[[ir.Value, ir.Value], bool] = fits_epilogue
+) -> list[ir.AnyOp]:
+    """The chain of pointwise operations that only a value feeds, whose other operands an epilogue can read.
+
+    `fits` says of an operand and the value whether it can.
+    """
     ops = []
     while (user := only_user(value)) is not None:
         operation = user.operation
         if identity(operation) in taken or operation.name not in POINTWISE or operation.results[0].type != value.type:
             break
-        if not all(v == value or fits_epilogue(v, value) for v in operation.operands):
+        if not all(v == value or fits(v, value) for v in operation.operands):
             break
         ops.append(operation)
         value = operation.results[0]

@@ -13,6 +13,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.formats import PANEL_ROWS
+from rlx_mlir.lowering.convolutions import pack_kernels
 from rlx_mlir.lowering.extents import extent
 from rlx_mlir.lowering.functions import (
     PREPARE,
@@ -25,7 +26,7 @@ from rlx_mlir.lowering.functions import (
     result_attributes,
     set_signature,
 )
-from rlx_mlir.lowering.fuse import is_parameter, keep_result_wide, producer, shape_of
+from rlx_mlir.lowering.fuse import keep_result_wide, producer, shape_of
 from rlx_mlir.lowering.hir_to_mir import activate
 from rlx_mlir.mir.packed import LAYOUTS, packing, packing_of
 from rlx_mlir.rewriting import (
@@ -39,7 +40,7 @@ from rlx_mlir.rewriting import (
     operations,
 )
 from rlx_mlir.runtime.prepare import OPERATIONS
-from rlx_mlir.semantics.function import arguments, symbols_in, ties
+from rlx_mlir.semantics.function import arguments, is_parameter, symbols_in, ties
 
 PACK, PLANES = PatternSet(), PatternSet()
 
@@ -127,7 +128,8 @@ def _quantize(op: mir.DequantMatmulOp, rewriter: Rewriter, bits: int) -> None:
 def pack_weights(module: ir.Operation, *, layout: str) -> None:
     """Repack weights that products read into another layout; run mir-hoist-params after it.
 
-    Panels are for all weights. Planes are for packed ones: dense weights keep their rows, and what looks up rows of a
+    Panels are for all weights, and for kernels of images: convolutions read panels that are put back in order, which
+    their own kernel leaves out. Planes are for packed ones: dense weights keep their rows, and what looks up rows of a
     weight that has planes reads these too.
     """
     apply_patterns(module, PLANES if layout == "planes" else PACK)
@@ -258,6 +260,14 @@ def pack_dense(op: ir.AnyOp, rewriter: Rewriter) -> None:
 
 PACK.pattern(mir.MatmulOp)(pack_dense)
 PACK.pattern(mir.FusedMatmulBiasActOp)(pack_dense)
+
+
+def pack_convolution(op: mir.ConvOp, rewriter: Rewriter) -> None:
+    """convolution with kernels of parameters -> convolution that reads their numbers for 16 outputs side by side"""
+    pack_kernels(op, rewriter, _is_known)
+
+
+PACK.pattern(mir.ConvOp)(pack_convolution)
 
 
 @compiler_pass("mir-hoist-params")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError
+from rlx_mlir.mir.control import captured
 
 INPUT, PARAM = "input", "param"
 _TIES = "mir.ties"
@@ -161,6 +162,25 @@ def is_replaced(argument: ir.BlockArgument) -> bool:
     name = _name_at(function, "arg_attrs", argument.arg_number, "arg")
     output = next((tie.name for tie in ir.DictAttr(function.attributes[_TIES]) if tie.attr.value == name), None)
     return output is not None and output not in _returned_as(argument, function)
+
+
+def is_parameter(value: ir.Value) -> bool:
+    """Whether the value is a parameter of its function, and no call changes it: none that an output is tied to.
+
+    In a region it is what captures such a parameter.
+    """
+    while (given := captured(value)) is not None:
+        value = given
+    if not isinstance(value.owner, ir.Block):
+        return False
+    argument = ir.BlockArgument(value)
+    attributes = value.owner.owner.attributes
+    if "arg_attrs" not in attributes:
+        return False
+    own = attributes["arg_attrs"][argument.arg_number]
+    if "mir.kind" not in own or python_value(own["mir.kind"]) != "param":
+        return False
+    return not is_replaced(argument)
 
 
 def _returned_as(value: ir.Value, function: ir.Operation) -> set[str]:

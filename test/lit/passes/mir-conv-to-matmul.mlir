@@ -96,3 +96,18 @@ func.func @bytes(%x: tensor<1x8x9x16xi8>, %w: tensor<16x8x2x2xi8>, %b: tensor<16
   %z = mir.q_conv2d %x, %g groups 2 mult 0.01 : tensor<1x8x9x16xi8>, tensor<16x4x2x2xi8>
   return %y, %z : tensor<1x16x5x10xi8>, tensor<1x16x8x15xi8>
 }
+
+/// Of f32, kernels that are parameters become panels where 16 outputs fill them: a template reads those, whatever places
+/// they have. A few places are products.
+// CHECK-LABEL: func @panels(
+//       CHECK:   mir.conv %{{.+}}, %{{.+}} stride [2, 2] : tensor<1x8x9x16xf32>
+//         ALL:   mir.matmul
+//         ALL:   mir.matmul
+//       CHECK:   return
+func.func @panels(%x: tensor<1x8x9x16xf32>, %w: tensor<16x8x1x1xf32> {mir.kind = "param"}, %v: tensor<24x8x1x1xf32> {mir.kind = "param"},
+                  %s: tensor<1x8x2x3xf32>) -> (tensor<1x16x5x8xf32>, tensor<1x24x9x16xf32>, tensor<1x16x2x3xf32>) {
+  %y = mir.conv %x, %w stride [2, 2] : tensor<1x8x9x16xf32>, tensor<16x8x1x1xf32>
+  %z = mir.conv %x, %v : tensor<1x8x9x16xf32>, tensor<24x8x1x1xf32>
+  %u = mir.conv %s, %w : tensor<1x8x2x3xf32>, tensor<16x8x1x1xf32>
+  return %y, %z, %u : tensor<1x16x5x8xf32>, tensor<1x24x9x16xf32>, tensor<1x16x2x3xf32>
+}

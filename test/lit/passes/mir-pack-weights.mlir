@@ -131,3 +131,32 @@ func.func @tied(%w: tensor<8x8xf32> {mir.name = "w", mir.kind = "param"}, %k: te
   %q = mir.matmul %x, %k : tensor<8x8xf32>, tensor<8x8xf32>
   return %p, %d, %q, %k : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+/// Kernels of images become panels, [Co / 16, sum, 16], behind a barrier: putting them back in order isn't prepared. Those
+/// of a call's input, of f16, of 24 outputs, and of a channel each stay.
+// CHECK-LABEL: func @images(
+//  CHECK-SAME:   %[[X:[a-z0-9]+]]: tensor<1x4x?x9xf32>, %[[W:[a-z0-9]+]]: tensor<32x4x3x3xf32> {{{.+}}}, %[[IN:[a-z0-9]+]]: tensor<32x4x3x3xf32>,
+//       CHECK:   %[[R:.+]] = mir.reshape %[[W]] to [2, 16, 36] : tensor<32x4x3x3xf32>
+//       CHECK:   %[[T:.+]] = mir.transpose %[[R]] permutation [0, 2, 1] : tensor<2x16x36xf32>
+//       CHECK:   %[[B:.+]] = mir.barrier %[[T]]
+//       CHECK:   %[[U:.+]] = mir.transpose %[[B]] permutation [0, 2, 1] : tensor<2x36x16xf32>
+//       CHECK:   %[[K:.+]] = mir.reshape %[[U]] to [32, 4, 3, 3]
+//       CHECK:   mir.conv %[[X]], %[[K]] padding [1, 1]
+//       CHECK:   mir.conv %[[X]], %[[IN]]
+//   CHECK-NOT:   mir.barrier
+//       CHECK:   return
+// PLANES-LABEL: func @images(
+//   PLANES-NOT:   mir.barrier
+func.func @images(%x: tensor<1x4x?x9xf32>, %w: tensor<32x4x3x3xf32> {mir.kind = "param"}, %v: tensor<32x4x3x3xf32>,
+                  %few: tensor<24x4x3x3xf32> {mir.kind = "param"}, %own: tensor<64x1x3x3xf32> {mir.kind = "param"},
+                  %h: tensor<1x4x?x9xf16>, %half: tensor<32x4x3x3xf16> {mir.kind = "param"})
+    -> (tensor<1x32x?x9xf32>, tensor<1x32x?x7xf32>, tensor<1x24x?x7xf32>, tensor<1x64x?x5xf32>, tensor<1x32x?x7xf16>) {
+  %a = mir.conv %x, %w padding [1, 1] : tensor<1x4x?x9xf32>, tensor<32x4x3x3xf32>
+  %b = mir.conv %x, %v : tensor<1x4x?x9xf32>, tensor<32x4x3x3xf32>
+  %c = mir.conv %x, %few : tensor<1x4x?x9xf32>, tensor<24x4x3x3xf32>
+  %m = mir.conv %b, %own groups 32 : tensor<1x32x?x7xf32>, tensor<64x1x3x3xf32>
+  %d = mir.conv %h, %half : tensor<1x4x?x9xf16>, tensor<32x4x3x3xf16>
+  return %a, %b, %c, %m, %d : tensor<1x32x?x9xf32>, tensor<1x32x?x7xf32>, tensor<1x24x?x7xf32>, tensor<1x64x?x5xf32>, tensor<1x32x?x7xf16>
+}

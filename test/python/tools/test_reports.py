@@ -152,6 +152,16 @@ def widened(m: GraphModule, x: Any) -> Any:
     return m.add(m.matmul(x, m.param("w", [8, 8])), m.input("z", [2, 4, 8]), name="after")
 
 
+def image_columns(m: GraphModule, x: Any) -> Any:
+    y = m.conv2d(m.input("i", [1, 8, 5, 5]), m.param("w", [12, 8, 3, 3]))
+    return m.add(y, m.param("c", [3]), name="after")
+
+
+def f64_image(m: GraphModule, x: Any) -> Any:
+    y = m.conv2d(m.input("i", [1, 8, 5, 5], "f64"), m.param("w", [12, 8, 3, 3], "f64"))
+    return m.relu(y, name="after")
+
+
 def many(m: GraphModule, x: Any) -> Any:
     for number in range(17):
         x = m.exp(x, name=f"e{number}")
@@ -181,6 +191,8 @@ def not_rows(m: GraphModule, x: Any) -> Any:
         (column, "join_kernel", "after", "beside the product it reads what is neither of the product's shape"),
         (compared, "join_kernel", "after", "a product's kernel ends with functions of floats"),
         (widened, "join_kernel", "after", "its result has another shape or element type than the product's"),
+        (image_columns, "join_kernel", "after", "beside the convolution it reads what is neither of the convolution's"),
+        (f64_image, "join_kernel", "after", "loops compute the convolution: convolutions of f64 have no template"),
         (many, "join_kernel", "e16", "the kernel before has 16 operations already, and takes no more"),
         (not_rows, "join_kernel", "after", "kernels of rows have functions of floats of one type"),
         (other_readers, "fuse_bias", "bias", "the product has other readers"),

@@ -14,15 +14,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
-from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.program import Program
 from rlx_mlir.codegen.specs import Conv2dSpec
+from rlx_mlir.codegen.specs.tensors import why_no_convolution
 
 from . import UnsupportedByTemplate
 from .gemm_packed import multiply_tile, tile_rows
 from .kernel import Accumulators, RowReader, Scratch, row_tiles, write_kernel
 from .panels import PANEL_ROWS
-from .registry import Generator, as_it_is
+from .registry import Generator
 from .target import Target
 
 __all__ = ["emit_conv2d"]
@@ -36,16 +37,64 @@ PLACES = 112
 OUTPUTS = 128
 """Outputs of a unit at most: so many products for each number that is copied."""
 
-SHORTEST_SUM, FEWEST_OUTPUTS = 8, 4
-"""The shortest sums, and the fewest outputs of a group, for which copying pays."""
+
+@dataclass(frozen=True)
+class Finishing:
+    """What `Accumulators` has to know of a convolution, whose results are [Co of all images, places]."""
+
+    spec: Conv2dSpec
+
+    @property
+    def element(self) -> str:
+        return element_of(self.spec.weight)
+
+    @property
+    def program(self) -> Program:
+        return self.spec.program
+
+    def flat(self, em: Emitter, buffers: Sequence[Value]) -> list[Value]:
+        """Images as rows of places, for each output; other buffers as they are."""
+        return [em.collapse(own, [[0, 1], [2, 3]]) if own.type == self.spec.result else own for own in buffers]
+
+
+def counts(em: Emitter, spec: Conv2dSpec, x: Value) -> tuple[Index, Index]:
+    """Places of the kernels on x, along each direction."""
+    found = []
+    sides = zip((2, 3), shape_of(spec.weight)[2:], spec.stride, spec.padding, spec.dilation, strict=True)
+    for axis, size, stride, padding, dilation in sides:
+        room = em.dim(x, axis) + (2 * padding - dilation * ((size or 0) - 1) - 1 + stride)
+        found.append(em.imax(room, 0) // stride)
+    return found[0], found[1]
 
 
 @dataclass(frozen=True)
-class _Product:
-    """What `Accumulators` has to know."""
+class Cut:
+    """How the places of an image's result are cut into units: `tall` rows, or of one row `wide` places.
 
-    element: str
-    program: Program = IDENTITY
+    Attributes:
+        places: rows and columns of the result.
+        blocks, parts: blocks of rows, and parts of a row.
+    """
+
+    places: tuple[Index, Index]
+    tall: Index
+    wide: Index
+    blocks: Index
+    parts: Index
+
+    @classmethod
+    def of(cls, em: Emitter, spec: Conv2dSpec, x: Value, most: int) -> Cut:
+        """Equal blocks of rows with up to `most` places; of longer rows, equal parts."""
+        height, width = counts(em, spec, x)
+        parts = em.imax(_quotient_up(width, most), 1)
+        wide = em.imax(_quotient_up(width, parts), 1)
+        blocks = em.imax(_quotient_up(height, most // wide), 1)
+        tall = em.imax(_quotient_up(height, blocks), 1)
+        return cls((height, width), tall, wide, _quotient_up(height, tall), _quotient_up(width, wide))
+
+
+def _quotient_up(size: Index, by: Index) -> Index:
+    return (size + (by - 1)) // by
 
 
 @dataclass(frozen=True)
@@ -61,22 +110,15 @@ class _Parts:
 def emit_conv2d(name: str, spec: Conv2dSpec, target: Target) -> str:
     """The functions `@name.body`, `@name.units` and `@name.scratch`, as text.
 
-    Raises UnsupportedByTemplate for elements other than f32, f16 and bf16, for dynamic kernels or channels, and where
-    groups have few outputs or sums are short.
+    Raises UnsupportedByTemplate for elements other than f32, f16 and bf16, and for dynamic kernels or channels.
     """
-    element, weight = element_of(spec.weight), shape_of(spec.weight)
-    if element not in ("f32", "f16", "bf16"):
-        raise UnsupportedByTemplate(f"{name}: convolutions of {element} have no template")
-    if None in weight or 0 in (*weight, *shape_of(spec.x), *shape_of(spec.result)):
-        raise UnsupportedByTemplate(f"{name}: expects static kernels and no empty operand, not {spec.weight}")
-    outputs, *sums = (size or 0 for size in weight)
-    if outputs // spec.groups < FEWEST_OUTPUTS or math.prod(sums) < SHORTEST_SUM:
-        raise UnsupportedByTemplate(f"{name}: groups of {outputs // spec.groups} outputs, sums of {math.prod(sums)}")
+    if reason := why_no_convolution(spec.x, spec.weight, spec.result):
+        raise UnsupportedByTemplate(f"{name}: {reason}")
     kernel = _Convolution(spec, target)
     return write_kernel(
         name,
-        [("x", spec.x), ("weight", spec.weight)],
-        [("out", spec.result)],
+        spec.operands,
+        spec.results,
         units=lambda em, values: kernel.units(em, values[0]),
         scratch=kernel.parts,
         body=kernel.body,
@@ -91,7 +133,7 @@ class _Convolution:
         self.spec, self.target = spec, target
         outputs, self.inputs, *self.kernel = (size or 0 for size in shape_of(spec.weight))
         self.per_group = outputs // spec.groups
-        self.product = _Product(element_of(spec.weight))
+        self.product = Finishing(spec)
         self.sum = self.inputs * math.prod(self.kernel)
         self.depth = -(-self.sum // (-(-self.sum // DEPTH) * 16)) * 16
         self.lanes = target.lanes("f32")
@@ -103,13 +145,8 @@ class _Convolution:
 
     def units(self, em: Emitter, x: Value) -> Index:
         """Blocks of places, for each block of a group's outputs, for each group, for each image."""
-        spec = self.spec
-        places: Index = 1
-        sides = zip((2, 3), self.kernel, spec.stride, spec.padding, spec.dilation, strict=True)
-        for axis, size, stride, padding, dilation in sides:
-            room = em.dim(x, axis) + (2 * padding - dilation * (size - 1) - 1 + stride)
-            places = em.imax(room, 0) // stride * places
-        return em.iceildiv(places, self.places) * (self.row_blocks * spec.groups) * em.dim(x, 0)
+        height, width = counts(em, self.spec, x)
+        return em.iceildiv(height * width, self.places) * (self.row_blocks * self.spec.groups) * em.dim(x, 0)
 
     def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> _Parts:
         """Takes the scratch memory: sums, rows of narrow weights, a row of what is seen, and blocks of rows in panels.
@@ -126,10 +163,10 @@ class _Convolution:
         self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         """Computes a range of units."""
-        (x, weight), (out,) = values, outputs
+        (x, weight, *others), out = values, outputs[0]
         parts = self.parts(em, values, scratch)
         kernels = em.collapse(weight, [[0], [1, 2, 3]])
-        flat = em.collapse(out, [[0, 1], [2, 3]])
+        arguments, flat = self.product.flat(em, others), self.product.flat(em, outputs)
         places = em.dim(out, 2) * em.dim(out, 3)
         blocks = em.iceildiv(places, self.places)
         with em.loop(begin, end, hint="unit") as unit:
@@ -151,7 +188,8 @@ class _Convolution:
                         self._tile(em, parts, (row, size), at, ks)
 
                     row_tiles(em, count, self.tiles, tile)
-            parts.sums.finish([], [flat], block, group * self.per_group + first, count)
+            above = group // self.spec.groups * (self.per_group * self.spec.groups)
+            parts.sums.finish(arguments, flat, block, group * self.per_group + first, count, above=above)
 
     def _tile(
         self, em: Emitter, parts: _Parts, rows: tuple[Index, int], column: Value, ks: tuple[Index, Index]
@@ -187,7 +225,6 @@ class _Seen:
         self.sizes = em.dim(x, 2), em.dim(x, 3)
         self.rows = start // columns, (start + width - 1) // columns + 1
         self.type = kernel.target.vector("f32")
-        self.narrow = with_element(self.type, element_of(x.type))
 
     def copy(self, ks: tuple[Index, Index], parts: _Parts) -> None:
         """A row for each element of the sum, cut into panels; zeros where nothing is seen."""
@@ -208,7 +245,8 @@ class _Seen:
                 high_here = em.imax(em.imin(high, last), low_here)
                 self._clear(parts.row, first - begin, low_here - begin)
                 row = channel * height + y
-                self._move(parts.row, (row, left), (low_here, high_here), begin)
+                source, places = (row, left), (low_here, high_here)
+                copy_pixels(em, self.kernel.target, self.x, source, places, spec.stride[1], parts.row, begin)
                 self._clear(parts.row, high_here - begin, last - begin)
             self._clear(parts.row, self.width, end)
             self._cut(parts, k.iv - ks[0], end)
@@ -226,38 +264,55 @@ class _Seen:
         with self.em.loop(first, last, self.kernel.lanes, hint="z") as z:
             self.em.vstore(self.em.zero(self.type), copied, [z.iv])
 
-    def _move(self, copied: Value, source: tuple[Index, Index], places: tuple[Index, Index], begin: Index) -> None:
-        """Pixels of a row of x, as f32: `source` is its number, and how far left of it the first place begins."""
-        em, lanes, (row, left), (low, high) = self.em, self.kernel.lanes, source, places
-        stride = self.kernel.spec.stride[1]
-        widen = self.kernel.target.widen
-        # Of pairs, both are loaded: those of the last place might be beyond the image.
-        main = low + em.imax(high - low - (stride - 1), 0) // lanes * lanes
-        with em.loop(low, main, lanes, hint="j") as j:
-            where = j.iv * stride - left
-            if stride == 1:
-                value = em.vload(self.x, [row, where], self.narrow)
-            elif stride == 2:
-                first, second = (em.vload(self.x, [row, where + part], self.narrow) for part in (0, lanes))
-                value = em.shuffle(first, second, range(0, 2 * lanes, 2))
-            else:
-                value = self._gathered([row, where], em.mask(lanes, lanes))
-            em.vstore(widen(em, value), copied, [j.iv - begin])
-        with em.loop(main, high, lanes, hint="j") as j:
-            where, mask = j.iv * stride - left, em.mask(high - j.iv, lanes)
-            if stride == 1:
-                value = em.masked_load(self.x, [row, where], mask, em.zero(self.narrow))
-            else:
-                value = self._gathered([row, where], mask)
-            em.vstore(widen(em, value), copied, [j.iv - begin])
 
-    def _gathered(self, where: Sequence[Index], mask: Value) -> Value:
-        """Pixels that the places of neighbouring lanes see."""
-        em, lanes = self.em, self.kernel.lanes
-        steps = em.const([lane * self.kernel.spec.stride[1] for lane in range(lanes)], vec(lanes, "i32"))
-        at = f"{self.x}[{', '.join(em.index(index) for index in where)}] [{steps}], {mask}, {em.zero(self.narrow)}"
-        types = f"{self.x.type}, {steps.type}, {mask.type}, {self.narrow} into {self.narrow}"
-        return em.op(f"vector.gather {at} : {types}", self.narrow)
+def copy_pixels(
+    em: Emitter,
+    target: Target,
+    x: Value,
+    source: tuple[Index, Index],
+    places: tuple[Index, Index],
+    stride: int,
+    copied: Value,
+    begin: Index,
+) -> None:
+    """Pixels of a row of x [rows, width], as f32, from place `begin` on, where `copied` begins.
+
+    source: the row, and how far left of it the first place begins. places: the first one, and the end.
+    """
+    lanes, (row, left), (low, high) = target.lanes("f32"), source, places
+    narrow = vec(lanes, element_of(x.type))
+    # Of pairs, both are loaded: those of the last place might be beyond the image.
+    main = low + em.imax(high - low - (stride - 1), 0) // lanes * lanes
+    with em.loop(low, main, lanes, hint="j") as j:
+        where = j.iv * stride - left
+        if stride == 1:
+            value = em.vload(x, [row, where], narrow)
+        elif stride == 2:
+            first, second = (em.vload(x, [row, where + part], narrow) for part in (0, lanes))
+            value = em.shuffle(first, second, range(0, 2 * lanes, 2))
+        else:
+            value = _gathered(em, x, [row, where], stride, em.mask(lanes, lanes))
+        em.vstore(target.widen(em, value), copied, [j.iv - begin])
+    with em.loop(main, high, lanes, hint="j") as j:
+        where, mask = j.iv * stride - left, em.mask(high - j.iv, lanes)
+        if stride == 1:
+            value = em.masked_load(x, [row, where], mask, em.zero(narrow))
+        else:
+            value = _gathered(em, x, [row, where], stride, mask)
+        em.vstore(target.widen(em, value), copied, [j.iv - begin])
 
 
-GENERATORS = (Generator("conv2d", "conv2d", as_it_is, emit_conv2d),)
+def _gathered(em: Emitter, x: Value, where: Sequence[Index], stride: int, mask: Value) -> Value:
+    """Pixels that the places of neighbouring lanes see."""
+    lanes = shape_of(mask.type)[0] or 0
+    narrow = vec(lanes, element_of(x.type))
+    steps = em.const([lane * stride for lane in range(lanes)], vec(lanes, "i32"))
+    at = f"{x}[{', '.join(em.index(index) for index in where)}] [{steps}], {mask}, {em.zero(narrow)}"
+    return em.op(f"vector.gather {at} : {x.type}, {steps.type}, {mask.type}, {narrow} into {narrow}", narrow)
+
+
+def _configure(name: str, spec: Conv2dSpec, target: Target) -> Conv2dSpec | None:
+    return None if spec.in_panels or spec.has_few_products else spec
+
+
+GENERATORS = (Generator("conv2d", "conv2d", _configure, emit_conv2d),)

@@ -25,6 +25,7 @@ from rlx_mlir.tuning.cpu import SHARED
 
 from .kernel import (
     Accumulators,
+    FloatElements,
     FloatRows,
     Product,
     RowReader,
@@ -204,7 +205,7 @@ def exact_gemm(
 def multiply_tile(
     em: Emitter,
     target: Target,
-    x: RowReader,
+    x: FloatElements,
     ks: tuple[Index, Index],
     k_total: int | None,
     load: Callable[[Index, int], Value],

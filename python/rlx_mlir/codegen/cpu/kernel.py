@@ -22,6 +22,7 @@ __all__ = [
     "Accumulators",
     "Body",
     "Finish",
+    "FloatElements",
     "FloatRows",
     "Parts",
     "Product",
@@ -226,11 +227,15 @@ def row_blocks(em: Emitter, rows: Index, most: int, block: Callable[[Index, Inde
         block(loop.iv, em.imin(rows - loop.iv, most))
 
 
-class FloatRows(Protocol):
-    """Rows of numbers, f32 or f64, as products read them."""
+class FloatElements(Protocol):
+    """Rows of numbers, f32 or f64, as products read them one by one."""
 
     def load(self, row: Index, k: Index) -> Value:
         """Element (row, k)."""
+
+
+class FloatRows(FloatElements, Protocol):
+    """Rows of numbers that products read by vectors, too."""
 
     def vload(self, row: Index, k: Index) -> Value:
         """A vector of elements from (row, k) on."""
@@ -325,9 +330,15 @@ class Accumulators:
         rows: Index,
         at: Index = 0,
         *,
+        columns: tuple[Index, Index] | None = None,
+        above: Index = 0,
         watched: bool = False,
     ) -> Value | None:
         """Outputs for the unit's columns and the output rows [first, first + rows); products begin with row `at`.
+
+        Args:
+            columns: the first one and the end, where they aren't the unit's.
+            above: rows of outputs before the one that the first element of `column` arguments is for.
 
         Returns, where `watched`, the bits of the largest products without their sign, a vector of i32: those of
         infinity, or more, tell of products that aren't finite.
@@ -340,14 +351,15 @@ class Accumulators:
         ]
         targets = [em.rows(output) for output in outputs]
         stored = with_element(self.type, product.element)
-        n = em.dim(targets[0], 1)
-        masked = not isinstance(n, int) or n % self.columns != 0
+        n = em.dim(targets[0], 1) if columns is None else columns[1]
+        masked = columns is not None or not isinstance(n, int) or n % self.columns != 0
         bits = with_element(self.type, "i32")
         largest = em.zero(bits) if watched else None
         with em.loop(0, rows, 1, largest, hint="row") as row:
-            with em.loop(0, self.columns, self.lanes, row.carry, hint="col") as local:
+            width = self.columns if columns is None else n - columns[0]
+            with em.loop(0, width, self.lanes, row.carry, hint="col") as local:
                 out_row = row.iv + first
-                column = local.iv + unit * self.columns
+                column = local.iv + (unit * self.columns if columns is None else columns[0])
                 # The last unit's columns beyond N: the count that is left may be negative, which masks everything.
                 mask = em.mask(em.imax(n - column, 0), self.lanes) if masked else None
 
@@ -361,7 +373,7 @@ class Accumulators:
                     if kind == "scalar":
                         return self.target.widen(em, em.load(buffers[i], []))
                     if kind == "column":
-                        return self.target.widen(em, em.load(buffers[i], [out_row]))
+                        return self.target.widen(em, em.load(buffers[i], [out_row - above]))
                     return load(buffers[i], [column] if kind == "row" else [out_row, column])
 
                 products = [

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
-from rlx_mlir.codegen.program import Program
+from rlx_mlir.codegen.emit import element_of, memref, shape_of
+from rlx_mlir.codegen.kernel import Buffers
+from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.formats import PANEL_ROWS
 
 __all__ = [
     "BroadcastSpec",
@@ -220,9 +224,32 @@ class ScanSpec:
     exclusive: bool
 
 
+#: The shortest sums, and the fewest outputs of a group, for which templates that copy what kernels see pay.
+SHORTEST_SUM, FEWEST_OUTPUTS = 8, 4
+
+
+def why_no_convolution(x: str, weight: str, result: str) -> str:
+    """Why CPUs have no template for a convolution of buffers of these types; empty where they have one."""
+    element, sizes = element_of(weight), shape_of(weight)
+    if element not in ("f32", "f16", "bf16"):
+        return f"convolutions of {element} have no template"
+    if None in sizes or 0 in (*sizes, *shape_of(x), *shape_of(result)):
+        return f"expects static kernels and no empty operand, not {weight}"
+    return ""
+
+
 @dataclass(frozen=True)
 class Conv2dSpec:
-    """A `mir.conv`: types of the buffers, and the kernel's operand for x and weight."""
+    """results = program(conv(x, weight), arguments), of a `mir.conv`.
+
+    Attributes:
+        x, weight, result: types of the buffers; of the weight [Co, Ci / groups, kH, kW], whatever form it is read in.
+        order: the kernel's operand for x, weight and each argument.
+        program: what follows, on elements (output, place): its arguments have the result's shape, a number for each
+            output (`column`), or one.
+        arguments: types of its arguments.
+        in_panels: whether the weight's buffer is [Co / 16, Ci / groups kH kW, 16]: 16 outputs lie side by side.
+    """
 
     x: str
     weight: str
@@ -232,6 +259,29 @@ class Conv2dSpec:
     dilation: tuple[int, int]
     groups: int
     order: tuple[int, ...]
+    program: Program = IDENTITY
+    arguments: tuple[str, ...] = ()
+    in_panels: bool = False
+
+    @property
+    def has_few_products(self) -> bool:
+        """Whether a group has few outputs, or short sums: then what places see isn't worth a copy for each tap."""
+        outputs, *sums = (size or 0 for size in shape_of(self.weight))
+        return outputs // self.groups < FEWEST_OUTPUTS or math.prod(sums) < SHORTEST_SUM
+
+    @property
+    def operands(self) -> Buffers:
+        """The operands' buffers."""
+        weight = self.weight
+        if self.in_panels:
+            outputs, *sums = (size or 0 for size in shape_of(weight))
+            weight = memref((outputs // PANEL_ROWS, math.prod(sums), PANEL_ROWS), element_of(weight))
+        return [("x", self.x), ("weight", weight), *((f"arg{i}", own) for i, own in enumerate(self.arguments))]
+
+    @property
+    def results(self) -> Buffers:
+        """The results' buffers."""
+        return [(f"out{i}", self.result) for i in range(len(self.program.results))]
 
 
 @dataclass(frozen=True)
