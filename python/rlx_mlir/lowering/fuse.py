@@ -155,6 +155,12 @@ def is_parameter(value: ir.Value) -> bool:
     return not is_replaced(argument)
 
 
+def columns_of(value: ir.Value) -> str:
+    """The shape of a row of the value as text, such as `[24]`; `[?]` where its length is dynamic."""
+    length = shape_of(value)[-1]
+    return f"[{'?' if length < 0 else length}]"
+
+
 def shape_of(value: ir.Value) -> list[int]:
     """The dimensions of the value's type, a negative number where dynamic."""
     return list(ir.RankedTensorType(value.type).shape)
@@ -176,7 +182,7 @@ def fuse_bias(op: mir.AddOp, rewriter: Rewriter) -> None:
         if len(weight) != 2 or shape_of(bias) != out[-1:]:
             return rewriter.no_match(
                 "what is added isn't a vector as long as the product's rows",
-                hint=f"a bias is [{out[-1]}], and the weight a matrix",
+                hint=f"a bias is {columns_of(matmul.result)}, and the weight a matrix",
             )
         fused = mir.fused_matmul_bias_act(matmul.lhs, matmul.rhs, bias, transpose_rhs=matmul.transpose_rhs or None)
         return rewriter.replace(op, fused)

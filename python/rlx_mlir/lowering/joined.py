@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rlx_mlir import ir
 from rlx_mlir.locations import describe_location
-from rlx_mlir.lowering.fuse import ONE_READER, only_user, shape_of
+from rlx_mlir.lowering.fuse import ONE_READER, columns_of, only_user, shape_of
 from rlx_mlir.lowering.groups import BROADCASTS, MAX_ELEMENT_OPS, MAX_ROW_OPS, POINTWISE, Group, fits_epilogue
 from rlx_mlir.rewriting import Rewrite, RewriteReport, identity
 
@@ -85,6 +85,6 @@ def _beside_product(op: ir.Operation, value: ir.Value) -> _Reason | None:
     if not all(own == value or fits_epilogue(own, value) for own in op.operands):
         return _Reason(
             "beside the product it reads what is neither of the product's shape, a vector over columns nor one element",
-            hint=f"{shape_of(value)[-1:]} over columns, or the whole shape",
+            hint=f"{columns_of(value)} over columns, or the whole shape",
         )
     return None

@@ -98,8 +98,6 @@ class Importer:
         self._sizes = Sizes(self.graph)
         self._made = Made()
         self._roots: dict[int, tuple[Value, frozenset[str]]] = {}
-        self._origins: dict[int, tuple[Value, Call]] = {}
-        self._turned: dict[int, tuple[Value, Value, list[int]]] = {}
         self._nested = 0
         self._nodes = 0
         self.functions = {(canonical(own.domain), own.name): own for own in message.functions}
@@ -309,7 +307,7 @@ class Importer:
                     return self.body(call)
                 found = handler(call)
                 listed = [found] if isinstance(found, Tensor | Several) else list(found)
-                return self._rooted(listed, inputs, call)
+                return self._rooted(listed, inputs)
 
     def _check_operator(self, node: Any, domain: str, version: int, handler: Any) -> None:
         """Refuses an operator that nothing is known of, also where its operands can't be computed."""
@@ -349,32 +347,13 @@ class Importer:
         typed = [thing.dtype for thing in call.inputs if isinstance(thing, Tensor)]
         return typed[-1] if typed and call.op not in ("Shape", "Size") else None
 
-    def _rooted(self, found: Sequence[Thing | None], inputs: Sequence[Thing | None], call: Call) -> list[Thing | None]:
-        """The results, with the node that made them and the model's inputs that they are computed of noted."""
+    def _rooted(self, found: Sequence[Thing | None], inputs: Sequence[Thing | None]) -> list[Thing | None]:
+        """The results, with the model's inputs that they are computed of noted."""
         roots = frozenset[str]().union(*(self.roots(own) for own in inputs if isinstance(own, Tensor)))
         for thing in found:
             if isinstance(thing, Tensor) and thing.handle is not None:
                 self._roots.setdefault(id(thing.handle), (thing.handle, roots))
-                self._origins.setdefault(id(thing.handle), (thing.handle, call))
         return list(found)
-
-    def origin(self, tensor: Tensor) -> Call | None:
-        """The node that made a tensor which is there when the graph runs; None for inputs."""
-        found = None if tensor.handle is None else self._origins.get(id(tensor.handle))
-        return None if found is None else found[1]
-
-    def turn(self, value: Value, source: Value, order: list[int]) -> None:
-        """Notes that a value is another one with its dimensions in an order."""
-        self._turned[id(value)] = (value, source, order)
-
-    def turned(self, value: Value) -> tuple[Value, list[int]] | None:
-        """What a value is the transposed one of, and the order of dimensions; None where it isn't transposed."""
-        found = self._turned.get(id(value))
-        return None if found is None or not self.reaches(found[1]) else (found[1], found[2])
-
-    def reaches(self, value: Value) -> bool:
-        """Whether what is built now may read a value: not one of a region that is built already."""
-        return self.graph._is_in_reach(value._handle)
 
     def roots(self, tensor: Tensor) -> frozenset[str]:
         """Names of the model's inputs that a value is computed of."""
