@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,15 @@ import numpy as np
 
 from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.errors import BudgetError, BuildError, OnnxError, OnnxUnsupportedError, RlxError, shortened
+from rlx_mlir.errors import (
+    BudgetError,
+    BuildError,
+    OnnxError,
+    OnnxUnsupportedError,
+    RlxError,
+    UnsupportedError,
+    shortened,
+)
 from rlx_mlir.frontends.made import Made
 from rlx_mlir.frontends.sizes import Sizes
 from rlx_mlir.frontends.tensors import MOST_FOLDED, Several, Tensor, Thing
@@ -87,10 +95,11 @@ class Importer:
         message: the `ModelProto`.
         tensors: reads its tensors.
         fixed: arrays of inputs that are known, by name.
+        every: whether the results of all nodes of the graph are outputs, too, where values of a module can be these.
     """
 
-    def __init__(self, message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray]) -> None:
-        self.message, self.tensors, self.fixed = message, tensors, fixed
+    def __init__(self, message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray], *, every: bool = False) -> None:
+        self.message, self.tensors, self.fixed, self._every = message, tensors, fixed, every
         self.graph = GraphModule.mir(_word(message.graph.name) or "model")
         self.params: dict[str, np.ndarray] = {}
         self.symbols: dict[str, str] = {}
@@ -128,6 +137,8 @@ class Importer:
             raise self._unsupported()
         if not outputs:
             raise OnnxError("the graph has no output")
+        if self._every:
+            outputs.update(self._results(graph.node, scope, outputs))
         with foreign_errors("outputs of the graph", OnnxError):
             self.graph.set_outputs(outputs)
         self.graph.erase_dead()
@@ -242,6 +253,16 @@ class Importer:
         if isinstance(thing, Several):
             raise Refused("an output is a tensor, but this one is a sequence or optional")
         return self.value(thing)
+
+    def _results(self, nodes: Iterable[Any], scope: Scope, known: Mapping[str, Value]) -> dict[str, Value]:
+        """What nodes compute, by name, but for what is known and what no value of a module can be."""
+        found: dict[str, Value] = {}
+        for name in (name for node in nodes for name in node.output):
+            thing = scope.things.get(name)
+            if name not in known and isinstance(thing, Tensor):
+                with suppress(Refused, UnsupportedError):
+                    found[name] = self.value(thing)
+        return found
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -611,10 +632,10 @@ def _scope(name: str, node: Any) -> str:
     return name.strip("/").replace("/", ".") or str(node.op_type)
 
 
-def read(message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray]) -> Importer:
-    """The importer of a model, after it ran."""
+def read(message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray], *, every: bool = False) -> Importer:
+    """The importer of a model, after it ran; its arguments are those of `Importer`."""
     budgets.check("nodes", _count(message), "the model")
-    importer = Importer(message, tensors, fixed)
+    importer = Importer(message, tensors, fixed, every=every)
     importer.run()
     return importer
 

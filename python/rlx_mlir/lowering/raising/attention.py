@@ -133,7 +133,11 @@ def _raise_attention(raising: Raising, op: mir.MatmulOp, rewriter: Rewriter) -> 
         return rewriter.no_match("queries, keys and values have other batches or heads")
     if not math.isfinite(scores.scale) or drops_rounding(op, rewriter):
         return None
-    if scores.mask is not None and not guards and not _leaves_a_key(raising, scores.mask, *(raising.dims(x)[-2] for x in (q, k))):
+    if (
+        scores.mask is not None
+        and not guards
+        and not _leaves_a_key(raising, scores.mask, *(raising.dims(x)[-2] for x in (q, k)))
+    ):
         return rewriter.no_match(
             "the mask may hide all keys of a query",
             hint="softmax gives NaN for such a query, and attention zeros: mask by a finite number, causally, or put "

@@ -21,7 +21,6 @@ from rlx_mlir.lowering.raising.matching import (
 )
 from rlx_mlir.rewriting import Rewriter
 
-
 #: Of what tanh is taken of, in the approximate GELU.
 _SLOPE = math.sqrt(2 / math.pi)
 
