@@ -535,7 +535,7 @@ def emit(
     load: LoadOption = None,
     to: Annotated[Format | None, typer.Option(help="In the words of another compiler in place of a stage.")] = None,
     size: Annotated[
-        list[str] | None, typer.Option(help="SYMBOL=NUMBER: the size of a symbol, for --to, which has none.")
+        list[str] | None, typer.Option(help="SYMBOL=NUMBER: the size of a symbol, for --to; others stay symbolic.")
     ] = None,
     output: OutputOption = None,
     where: Annotated[
