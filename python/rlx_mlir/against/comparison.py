@@ -8,23 +8,22 @@ joined in kernels, is compared with that: where it differs, the first operation 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
 from rlx_mlir import checks, compiler, ir
-from rlx_mlir.against.rivals import Rival, rival_of
-from rlx_mlir.errors import InputError, RlxError, StageError
+from rlx_mlir.errors import InputError
 from rlx_mlir.exports.stablehlo.writer import PIPELINE
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.locations import describe_operation
 from rlx_mlir.mir.numerics import FLOAT8, is_inexact
 from rlx_mlir.mir.packed import packing
-from rlx_mlir.place import located
 from rlx_mlir.semantics.function import arguments, body, entry_function
 from rlx_mlir.verify.inputs import draw, moved
 from rlx_mlir.verify.numerics import distance
+from rlx_mlir.verify.tolerance import Difference as ElementDifference
 from rlx_mlir.verify.tolerance import Expected, operation_error
 from rlx_mlir.verify.tolerance import difference as element_difference
 
@@ -43,6 +42,7 @@ class Difference:
         index: where that is in the result.
         allowed: the difference that rounding explains.
         fused: whether it differs only as part of what is compiled as a whole.
+        text: what else is wrong, such as another shape; the numbers mean nothing then.
     """
 
     op: str
@@ -52,12 +52,15 @@ class Difference:
     index: tuple[int, ...]
     allowed: float
     fused: bool = False
+    text: str = ""
 
     def to_dict(self) -> dict[str, object]:
         """The same for JSON."""
         return {**asdict(self), "index": list(self.index)}
 
     def __str__(self) -> str:
+        if self.text:
+            return f"{self.where} {self.text}"
         at = f" at {list(self.index)}" if self.index else ""
         how = ", compiled with what is before it," if self.fused else ""
         return (
@@ -98,36 +101,16 @@ class Verdict:
         return "\n".join(lines)
 
 
-@located
-def check_against(
+def prepared(
     module: GraphModule,
-    rival: str = "jax",
-    *,
-    sizes: Mapping[str, int] | None = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    seed: int = 0,
-    factor: float = 1.0,
-) -> Verdict:
-    """Compares compiled code with what another library computes, operation by operation.
+    sizes: Mapping[str, int] | None,
+    inputs: Mapping[str, np.ndarray] | None,
+    seed: int,
+) -> tuple[GraphModule, dict[str, np.ndarray]]:
+    """A module as one function without symbolic sizes, and arrays for its arguments; arguments as of `check_against`.
 
-    Args:
-        module: at stage hir or mir.
-        rival: `jax`, or `torch`; each has to be installed.
-        sizes: of symbols, 8 where nothing is said.
-        inputs: arrays of inputs and parameters by name; the others are random numbers, integers zeros.
-        seed: of these.
-        factor: so many times the error that rounding explains is allowed.
-
-    Raises InputError for arguments that can't be, UnsupportedError where the rival isn't installed or can't be asked,
-    and what `compile` raises.
+    Raises InputError for symbols and arguments that the module doesn't have.
     """
-    if not isinstance(module, GraphModule):
-        raise InputError(f"what is compared is a GraphModule, but got {checks.shown(module)}")
-    if module.stage not in ("hir", "mir"):
-        raise StageError(f"a module is compared at stage hir or mir, but '{module.name}' is at stage {module.stage}")
-    if checks.real("factor", factor) <= 0:
-        raise InputError(f"'factor' is above 0, but got {factor}")
-    asked = rival_of(checks.text("rival", rival))
     given = checks.mapping("sizes", sizes or {}, "a mapping from symbols to numbers")
     bound = {symbol: given.get(symbol, 8) for symbol in module.dynamic_symbols}
     if unknown := sorted(set(given) - set(bound)):
@@ -140,82 +123,67 @@ def check_against(
         if name not in values:
             raise InputError(f"'{module.name}' has no argument '{name}', it has {', '.join(values)}")
         values[name] = array
-    return _Comparison(lowered, asked, rival, values, factor).run()
+    return lowered, values
 
 
-class _Comparison:
-    """One comparison of a module without symbolic sizes, at stage mir."""
+class Comparison:
+    """One comparison of a module without symbolic sizes, at stage mir.
 
-    def __init__(
-        self, module: GraphModule, rival: Rival, name: str, values: Mapping[str, np.ndarray], factor: float
-    ) -> None:
-        self._module, self._rival, self._name, self._values, self._factor = module, rival, name, values, factor
+    Args:
+        module: one function.
+        name: of who is asked.
+        values: arrays of its arguments, by name.
+        factor: as of `check_against`.
 
-    def run(self) -> Verdict:
-        """The first operation that differs, by itself or else in what is compiled as a whole."""
-        block = body(entry_function(self._module.ir_module))
-        ops = [op.operation for op in block.operations][:-1]
-        taps = [value for op in ops for value in op.results if packing(value.type) is None]
-        arrays = self._outputs(taps)
-        known: dict[ir.Value, np.ndarray] = dict(zip(taps, arrays, strict=True))
-        for value, argument in zip(block.arguments, arguments(entry_function(self._module.ir_module)), strict=True):
-            known[value] = self._values[argument.name]
-        compared, skipped = 0, dict[tuple[str, str], int]()
-        for op in ops:
-            if op.name == "mir.constant":
-                continue
-            reason = self._rival.refusal(op)
-            theirs: list[np.ndarray] = []
-            if not reason:
-                try:
-                    theirs = self._rival.run(op, [known[value] for value in op.operands])
-                except RlxError as error:
-                    reason = str(error)
-            if reason:
-                skipped[op.name, reason] = skipped.get((op.name, reason), 0) + 1
-                continue
-            compared += 1
-            found = self._differs(op, [known[value] for value in op.operands], theirs, known)
-            if found is not None:
-                return Verdict(self._name, compared, skipped, found)
-        return Verdict(self._name, compared, skipped, self._as_a_whole(ops, known))
+    Attributes:
+        ops: the operations of the module.
+        known: what compiled code gives for each value of the function, with every value as an output.
+    """
 
-    def _differs(
-        self,
-        op: ir.Operation,
-        operands: Sequence[np.ndarray],
-        theirs: Sequence[np.ndarray],
-        known: Mapping[ir.Value, np.ndarray],
-    ) -> Difference | None:
-        """The element of an operation's results that is farthest beyond what rounding explains."""
-        ours = [known[value] for value in op.results]
-        error = operation_error(op, operands, ours) * _SIDES * self._factor
-        for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-            found = element_difference(Expected(other, relative=error), mine)
-            if found is not None and error:  # sums that cancel move by more than they are rounded
-                rng = np.random.default_rng(0)
-                again = self._rival.run(op, [_moved(array, rng) for array in operands])[number]
-                amplified = distance(other, again) * self._factor
-                found = element_difference(Expected(other, relative=error, absolute=amplified), mine)
-            if found is not None:
-                return Difference(op.name, describe_operation(op), found.got, found.want, found.index, found.allowed)
-        return None
+    def __init__(self, module: GraphModule, name: str, values: Mapping[str, np.ndarray], factor: float) -> None:
+        self._module, self._name, self._values, self._factor = module, name, values, factor
+        self._function = entry_function(module.ir_module)
+        block = body(self._function)
+        *self.ops, self._end = [op.operation for op in block.operations]
+        #: Values whose readers are outside; others that the function returns are there to be compared alone.
+        self.returned = set(self._end.operands)
+        taps = [value for op in self.ops for value in op.results if packing(value.type) is None]
+        self.known: dict[ir.Value, np.ndarray] = dict(zip(taps, self._outputs(taps), strict=True))
+        for value, argument in zip(block.arguments, arguments(self._function), strict=True):
+            self.known[value] = values[argument.name]
 
-    def _as_a_whole(self, ops: Sequence[ir.Operation], known: Mapping[ir.Value, np.ndarray]) -> Difference | None:
+    def beyond(
+        self, ours: np.ndarray, theirs: np.ndarray, error: float, again: Callable[[], np.ndarray]
+    ) -> ElementDifference | None:
+        """The element that is farthest beyond what rounding explains; None where none is.
+
+        Args:
+            error: the relative error that rounding explains in each of both.
+            again: gives what theirs is for operands that are moved by a rounding error.
+        """
+        error *= _SIDES * self._factor
+        found = element_difference(Expected(theirs, relative=error), ours)
+        if found is not None and error:  # sums that cancel move by more than they are rounded
+            amplified = distance(theirs, again()) * self._factor
+            found = element_difference(Expected(theirs, relative=error, absolute=amplified), ours)
+        return found
+
+    def whole(self) -> Difference | None:
         """The first operation up to which compiled code differs: what is before it, and nothing behind, compiled."""
-        if not ops or self._up_to(ops, len(ops) - 1, known) is None:
+        if not self.ops or self._up_to(len(self.ops) - 1) is None:
             return None
-        low, high = 0, len(ops) - 1
+        low, high = 0, len(self.ops) - 1
         while low < high:  # what reads a wrong value is wrong, too, so that all that is behind the first differs
             middle = (low + high) // 2
-            low, high = (low, middle) if self._up_to(ops, middle, known) else (middle + 1, high)
-        return self._up_to(ops, low, known)
+            low, high = (low, middle) if self._up_to(middle) else (middle + 1, high)
+        return self._up_to(low)
 
-    def _up_to(self, ops: Sequence[ir.Operation], last: int, known: Mapping[ir.Value, np.ndarray]) -> Difference | None:
+    def _up_to(self, last: int) -> Difference | None:
         """How what later operations read, or the function returns, differs from the same beside all other values."""
-        before = set(ops[: last + 1])
-        values = [value for op in ops[: last + 1] for value in op.results if value in known]
-        values = [value for value in values if any(use.owner.operation not in before for use in value.uses)]
+        known = self.known
+        values = [value for op in self.ops[: last + 1] for value in op.results if value in known]
+        after = {value for op in (*self.ops[last + 1 :], self._end) for value in self._read(op)}
+        values = [value for value in values if value in after]
         values = [value for value in values if value.owner.operation.name != "mir.constant"]
         if not values:
             return None
@@ -229,6 +197,13 @@ class _Comparison:
                 found = Difference(op.name, describe_operation(op), own.got, own.want, own.index, own.allowed, True)
         return found
 
+    def _read(self, op: ir.Operation) -> set[ir.Value]:
+        """What an operation reads, with its regions; of what the function returns, what is read outside."""
+        if op == self._end:
+            return self.returned
+        inner = [own.operation for region in op.regions for block in region for own in block.operations]
+        return set(op.operands).union(*(self._read(own) for own in inner))
+
     @staticmethod
     def _depth(op: ir.Operation) -> int:
         """So many operations stand before one, roughly: errors add up along them."""
@@ -241,6 +216,12 @@ class _Comparison:
         executable.set_params({spec.name: self._values[spec.name] for spec in executable.params})
         found = executable.run({spec.name: self._values[spec.name] for spec in executable.inputs})
         return [found[f"v{number}"] for number in range(len(values))]
+
+
+def moved_operands(operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Operands whose floats are moved by one rounding error, up or down at random."""
+    rng = np.random.default_rng(0)
+    return [_moved(array, rng) for array in operands]
 
 
 def _moved(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -33,7 +33,7 @@ class Jax:
             import jax.extend.backend
             from jaxlib import _jax, xla_client
         except ImportError:
-            raise _missing("jax", "jax") from None
+            raise missing("jax", "'rlx-mlir[jax]'") from None
         self._jax: Any = jax
         self._client = jax.extend.backend.get_backend("cpu")
         self._devices = _jax.DeviceList(tuple(self._client.local_devices()[:1]))
@@ -68,7 +68,7 @@ class Torch:
         try:
             import torch
         except ImportError:
-            raise _missing("torch", "torch") from None
+            raise missing("torch", "'rlx-mlir[torch]'") from None
         from rlx_mlir.against.torch_operators import TABLE, refused
 
         self._torch, self._table, self._refused = torch, TABLE, refused
@@ -87,15 +87,16 @@ class Torch:
             return run(op, operands)
 
 
-def _missing(name: str, extra: str) -> UnsupportedError:
-    return UnsupportedError(f"comparing with {name} needs it, but it isn't installed: pip install 'rlx-mlir[{extra}]'")
+def missing(name: str, package: str) -> UnsupportedError:
+    """The error of who isn't installed, with what installs it."""
+    return UnsupportedError(f"comparing with {name} needs it, but it isn't installed: pip install {package}")
 
 
 #: Who is asked, by name; or why nobody is.
 RIVALS: dict[str, Callable[[], Rival] | str] = {
     "jax": Jax,
     "torch": Torch,
-    "onnxruntime": "modules aren't written as ONNX files, which is all that it reads",
+    "onnxruntime": "modules aren't written as ONNX files: give the path of such a file",
     "iree": "its compiler reads what `rlx emit --to stablehlo` writes, but it isn't called from here: use jax, which "
     "runs the same text",
 }
@@ -111,4 +112,4 @@ def rival_of(name: str) -> Rival:
     return found()
 
 
-__all__ = ["RIVALS", "Jax", "Rival", "Torch", "rival_of"]
+__all__ = ["RIVALS", "Jax", "Rival", "Torch", "missing", "rival_of"]

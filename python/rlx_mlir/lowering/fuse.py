@@ -135,6 +135,11 @@ def gating(product: ir.AnyOp) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp, ir.AnyOp] |
     return None if found is None or product not in found[1:] else (user, *found)
 
 
+def columns_of(shape: list[int]) -> str:
+    """A row of a shape as text, such as `[24]`; `[?]` where its length is dynamic."""
+    return f"[{'?' if shape[-1] < 0 else shape[-1]}]"
+
+
 def shape_of(value: ir.Value) -> list[int]:
     """The dimensions of the value's type, a negative number where dynamic."""
     return list(ir.RankedTensorType(value.type).shape)
@@ -156,7 +161,7 @@ def fuse_bias(op: mir.AddOp, rewriter: Rewriter) -> None:
         if len(weight) != 2 or shape_of(bias) != out[-1:]:
             return rewriter.no_match(
                 "what is added isn't a vector as long as the product's rows",
-                hint=f"a bias is [{out[-1]}], and the weight a matrix",
+                hint=f"a bias is {columns_of(out)}, and the weight a matrix",
             )
         fused = mir.fused_matmul_bias_act(matmul.lhs, matmul.rhs, bias, transpose_rhs=matmul.transpose_rhs or None)
         return rewriter.replace(op, fused)

@@ -10,7 +10,7 @@ from rlx_mlir import ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.locations import describe_location
 from rlx_mlir.lowering.convolutions import fits_image, why_no_template
-from rlx_mlir.lowering.fuse import ONE_READER, only_user, producer, shape_of
+from rlx_mlir.lowering.fuse import ONE_READER, columns_of, only_user, producer, shape_of
 from rlx_mlir.lowering.groups import BROADCASTS, MAX_ELEMENT_OPS, MAX_ROW_OPS, POINTWISE, Group, fits_epilogue
 from rlx_mlir.rewriting import Rewrite, RewriteReport, identity
 
@@ -92,7 +92,9 @@ class _Maker:
 
 
 _MAKERS = {
-    "gemm": _Maker("product", fits_epilogue, ("a vector over columns", lambda shape: f"{shape[-1:]} over columns")),
+    "gemm": _Maker(
+        "product", fits_epilogue, ("a vector over columns", lambda shape: f"{columns_of(shape)} over columns")
+    ),
     "conv2d": _Maker("convolution", fits_image, ("a number for each channel", lambda shape: f"[{shape[1]}, 1, 1]")),
 }
 

@@ -19,7 +19,7 @@ SizeOption = Annotated[list[str] | None, typer.Option(help="SYMBOL=NUMBER: the s
 
 
 def check_against(
-    rival: Annotated[str, typer.Argument(help="Who is asked: jax or torch.")],
+    rival: Annotated[str, typer.Argument(help="Who is asked: jax, torch, or onnxruntime of .onnx files.")],
     model: Annotated[
         str, typer.Argument(help="A .mlir file, of this compiler or of StableHLO, a .onnx file, or a model.")
     ],
@@ -31,15 +31,20 @@ def check_against(
     factor: Annotated[float, typer.Option(help="Allow so many times the error that rounding explains.")] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare each operation of a module, as it is compiled, with what JAX or PyTorch computes.
+    """Compare each operation of a module, as it is compiled, with what another library computes.
+
+    JAX and PyTorch are asked about operations, ONNX Runtime about the nodes of a file of its own.
 
     Names the first one that differs, with both numbers and the line that built it. Exit status 1 where one does.
     """
     from rlx_mlir.against import check_against as compare
 
-    module, arrays = _module(model, function.value, context, chunk)
     sizes = one_size("size", size or [])
-    verdict = compare(module, rival, sizes=sizes, inputs=arrays, seed=seed, factor=factor)
+    if rival == "onnxruntime" and Path(model).suffix == ".onnx":
+        verdict = compare(model, rival, sizes=sizes, seed=seed, factor=factor)
+    else:
+        module, arrays = _module(model, function.value, context, chunk)
+        verdict = compare(module, rival, sizes=sizes, inputs=arrays, seed=seed, factor=factor)
     if as_json:
         print_json(verdict.to_dict())
     else:

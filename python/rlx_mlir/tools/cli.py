@@ -69,13 +69,13 @@ from rlx_mlir.tools.options import (
     configuration,
     example,
     message_of,
+    module_and_weights,
     one_size,
     own_passes,
     print_json,
     progress,
     refuse,
     skipped_fusion,
-    weights,
     writing,
 )
 from rlx_mlir.version import __version__
@@ -535,7 +535,7 @@ def emit(
     load: LoadOption = None,
     to: Annotated[Format | None, typer.Option(help="In the words of another compiler in place of a stage.")] = None,
     size: Annotated[
-        list[str] | None, typer.Option(help="SYMBOL=NUMBER: the size of a symbol, for --to, which has none.")
+        list[str] | None, typer.Option(help="SYMBOL=NUMBER: the size of a symbol, for --to; others stay symbolic.")
     ] = None,
     output: OutputOption = None,
     where: Annotated[
@@ -627,8 +627,8 @@ def report(
     from rlx_mlir.runtime.artifact import Artifact
     from rlx_mlir.runtime.dispatch import dispatch_report
 
-    module, maxima = any_module(model, function.value, context, chunk)
-    bounds = module.range_report(params=weights(model, context), dtype=ranges) if ranges else None
+    module, maxima, weights = module_and_weights(model, function.value, context, chunk)
+    bounds = module.range_report(params=weights(), dtype=ranges) if ranges else None
     skipped = skipped_fusion(skip_fusion)
     way = activations_of(module, activations, target)
     fusion = module.fusion_report(activations=way, skip_fusion=skipped)

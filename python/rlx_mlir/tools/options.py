@@ -254,11 +254,18 @@ def configuration(model: str, context: int | None) -> tuple[ModelConfig, int]:
 
 def any_module(model: str, program: str, context: int | None, chunk: int) -> tuple[GraphModule, dict[str, int]]:
     """A module in a file, or of a model, and the largest sizes of its symbolic dimensions where they are known."""
+    return module_and_weights(model, program, context, chunk)[:2]
+
+
+def module_and_weights(
+    model: str, program: str, context: int | None, chunk: int
+) -> tuple[GraphModule, dict[str, int], Callable[[], dict[str, np.ndarray]]]:
+    """The same, and what gives the parameters by name, as `weights` does: a file of a module is read once for both."""
     if is_module_file(model):
-        return read_module(model).module, {}
-    if is_encoder(model):
-        return encoder_module(model)
-    return model_module(model, program, context, chunk)
+        own = read_module(model)
+        return own.module, {}, lambda: dict(own.params)
+    found = encoder_module(model) if is_encoder(model) else model_module(model, program, context, chunk)
+    return *found, lambda: weights(model, context)
 
 
 def model_module(model: str, program: str, context: int | None, chunk: int) -> tuple[GraphModule, dict[str, int]]:

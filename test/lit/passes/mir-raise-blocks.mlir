@@ -209,3 +209,89 @@ func.func @turned_attention(%q: tensor<2x9x4x8xf32>, %k: tensor<2x9x2x8xf32>, %v
   %out = mir.transpose %y permutation [0, 3, 1, 2] : tensor<2x4x8x9xf32>
   return %out : tensor<2x9x4x8xf32>
 }
+
+/// Exporters to ONNX: queries and keys have half of the scale each, heads stand with batches while keys are transposed,
+/// and the weights of a query that sees no key become zeros, as attention has them.
+// CHECK-LABEL: func @exported_attention
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<2x4x6x8xf32>, %[[K:.+]]: tensor<2x4x5x8xf32>, %[[V:.+]]: tensor<2x4x5x8xf32>, %[[M:.+]]: tensor<2x1x1x5xf32>)
+//  CHECK-NEXT:   %[[Y:.+]] = mir.attention %[[Q]], %[[K]], %[[V]] mask(%[[M]] : tensor<2x1x1x5xf32>) heads 4 head_dim 8 layout bhsd masked bias scale 2.500000e-01
+//  CHECK-NEXT:   return %[[Y]]
+func.func @exported_attention(%q: tensor<2x4x6x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %mask: tensor<2x1x1x5xf32>) -> tensor<2x4x6x8xf32> {
+  %half = mir.constant dense<0.5> : tensor<f32>
+  %zero = mir.constant dense<0.0> : tensor<1xf32>
+  %flat = mir.reshape %k to [8, 5, 8] : tensor<2x4x5x8xf32>
+  %turned = mir.transpose %flat permutation [0, 2, 1] : tensor<8x5x8xf32>
+  %kt = mir.reshape %turned to [2, 4, 8, 5] : tensor<8x8x5xf32>
+  %qs = mir.mul %q, %half : tensor<2x4x6x8xf32>, tensor<f32>
+  %ks = mir.mul %kt, %half : tensor<2x4x8x5xf32>, tensor<f32>
+  %scores = mir.matmul %qs, %ks : tensor<2x4x6x8xf32>, tensor<2x4x8x5xf32>
+  %masked = mir.add %scores, %mask : tensor<2x4x6x5xf32>, tensor<2x1x1x5xf32>
+  %weights = mir.softmax %masked axis 3 : tensor<2x4x6x5xf32>
+  %nan = mir.compare ne %weights, %weights : tensor<2x4x6x5xf32>
+  %guarded = mir.where %nan, %zero, %weights : tensor<2x4x6x5xi1>, tensor<1xf32>, tensor<2x4x6x5xf32>
+  %y = mir.matmul %guarded, %v : tensor<2x4x6x5xf32>, tensor<2x4x5x8xf32>
+  return %y : tensor<2x4x6x8xf32>
+}
+
+/// Ones in the place of NaN are no guard.
+// CHECK-LABEL: func @no_guard
+//   CHECK-NOT:   mir.attention
+//       CHECK:   return
+func.func @no_guard(%q: tensor<2x4x6x8xf32>, %v: tensor<2x4x6x8xf32>) -> tensor<2x4x6x8xf32> {
+  %one = mir.constant dense<1.0> : tensor<f32>
+  %scores = mir.matmul %q, %q transpose_rhs : tensor<2x4x6x8xf32>, tensor<2x4x6x8xf32>
+  %weights = mir.softmax %scores axis 3 : tensor<2x4x6x6xf32>
+  %nan = mir.compare ne %weights, %weights : tensor<2x4x6x6xf32>
+  %guarded = mir.where %nan, %one, %weights : tensor<2x4x6x6xi1>, tensor<f32>, tensor<2x4x6x6xf32>
+  %y = mir.matmul %guarded, %v : tensor<2x4x6x6xf32>, tensor<2x4x6x8xf32>
+  return %y : tensor<2x4x6x8xf32>
+}
+
+/// Heads and batches that are joined are parted in other numbers: what is read isn't a transpose of keys that are there.
+// CHECK-LABEL: func @no_keys
+//   CHECK-NOT:   mir.attention
+//       CHECK:   return
+func.func @no_keys(%q: tensor<4x2x6x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<4x2x5x8xf32>) -> tensor<4x2x6x8xf32> {
+  %flat = mir.reshape %k to [8, 5, 8] : tensor<2x4x5x8xf32>
+  %turned = mir.transpose %flat permutation [0, 2, 1] : tensor<8x5x8xf32>
+  %kt = mir.reshape %turned to [4, 2, 8, 5] : tensor<8x8x5xf32>
+  %scores = mir.matmul %q, %kt : tensor<4x2x6x8xf32>, tensor<4x2x8x5xf32>
+  %weights = mir.softmax %scores axis 3 : tensor<4x2x6x5xf32>
+  %y = mir.matmul %weights, %v : tensor<4x2x6x5xf32>, tensor<4x2x5x8xf32>
+  return %y : tensor<4x2x6x8xf32>
+}
+
+/// A slice between numbers is a part of a head, as exporters to ONNX write halves.
+// CHECK-LABEL: func @sliced_rope
+//  CHECK-SAME:   (%[[X:.+]]: tensor<2x6x8xf32>, %[[C:.+]]: tensor<6x4xf32>, %[[S:.+]]: tensor<6x4xf32>)
+//       CHECK:   %[[Y:.+]] = mir.rope %[[X]], %{{.+}}, %{{.+}} head_dim 8
+//  CHECK-NEXT:   return %[[Y]]
+func.func @sliced_rope(%x: tensor<2x6x8xf32>, %c: tensor<6x4xf32>, %s: tensor<6x4xf32>) -> tensor<2x6x8xf32> {
+  %cos = mir.concat %c, %c axis 1 : tensor<6x4xf32>, tensor<6x4xf32>
+  %sin = mir.concat %s, %s axis 1 : tensor<6x4xf32>, tensor<6x4xf32>
+  %b = mir.slice %x axis 2 start -4 : tensor<2x6x8xf32>
+  %minus = mir.neg %b : tensor<2x6x4xf32>
+  %a = mir.slice %x axis 2 start 0 stop 4 : tensor<2x6x8xf32>
+  %turned = mir.concat %minus, %a axis 2 : tensor<2x6x4xf32>, tensor<2x6x4xf32>
+  %left = mir.mul %x, %cos : tensor<2x6x8xf32>, tensor<6x8xf32>
+  %right = mir.mul %turned, %sin : tensor<2x6x8xf32>, tensor<6x8xf32>
+  %y = mir.add %left, %right : tensor<2x6x8xf32>
+  return %y : tensor<2x6x8xf32>
+}
+
+/// Slices with a step, along a dimension of unknown size, and of nothing stay; one of everything is what it is of.
+// CHECK-LABEL: func @slices
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>)
+//  CHECK-NEXT:   mir.slice %[[X]] axis 1 step 2
+//  CHECK-NEXT:   mir.slice %[[X]] axis 0 start 1
+//  CHECK-NEXT:   mir.slice %[[X]] axis 1 start 3 stop 3
+//  CHECK-NEXT:   mir.narrow %[[X]] axis 1 start 6 length 2
+//  CHECK-NEXT:   return %{{.+}}, %{{.+}}, %{{.+}}, %[[X]], %{{.+}}
+func.func @slices(%x: tensor<?x8xf32>) -> (tensor<?x4xf32>, tensor<?x8xf32>, tensor<?x0xf32>, tensor<?x8xf32>, tensor<?x2xf32>) {
+  %steps = mir.slice %x axis 1 step 2 : tensor<?x8xf32>
+  %rows = mir.slice %x axis 0 start 1 : tensor<?x8xf32>
+  %none = mir.slice %x axis 1 start 3 stop 3 : tensor<?x8xf32>
+  %all = mir.slice %x axis 1 start 0 stop 99 : tensor<?x8xf32>
+  %last = mir.slice %x axis 1 start -2 : tensor<?x8xf32>
+  return %steps, %rows, %none, %all, %last : tensor<?x4xf32>, tensor<?x8xf32>, tensor<?x0xf32>, tensor<?x8xf32>, tensor<?x2xf32>
+}

@@ -86,6 +86,22 @@ def test_other_numbers_are_other_functions() -> None:
     assert "mir.gelu_approx" not in left
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_functions_and_norms_of_16_bits_that_are_computed_in_f32(dtype: str) -> None:
+    """Readers of files compute them in f32, and round; one operation rounds less often, which has to be allowed."""
+    m = GraphModule.mir("graph")
+    x, w = m.input("x", ["s", 24], dtype), m.param("w", [24], dtype)
+    inner = m.cast(x / m.constant(np.asarray(np.sqrt(2.0)).astype(x.dtype)), "f32")
+    y = x * (m.cast(1.0 - m.erfc(inner), dtype) + 1.0) * 0.5
+    squares = m.mean(m.cast(m.pow(y, 2.0), "f32"), -1, keep_dims=True)
+    root = m.sqrt(m.cast(squares, dtype) + 1e-3)
+    m.set_outputs({"y": y * m.cast(1.0 / m.cast(root, "f32"), dtype) * w})
+    assert not {"mir.gelu", "mir.rms_norm"} & set(count_operations(m.transform(PASS).ir_module))
+    assert any("round less often" in miss.reason for name, miss in m.fusion_report().missed if name == PASS)
+    found = m.transform(f"mir-keep-wide,{PASS}")
+    assert {"mir.gelu": 1, "mir.rms_norm": 1}.items() <= dict(count_operations(found.ir_module)).items()
+
+
 # -- norms -------------------------------------------------------------------------------------------------------------
 
 
@@ -355,6 +371,60 @@ def test_a_mask_that_may_hide_all_keys_stays_as_it_is(form: str) -> None:
     m = GraphModule.mir("graph")
     m.set_outputs({"y": build(m)})
     assert "mir.attention" not in str(m.transform(PASS))
+
+
+@pytest.mark.parametrize("form", ["flags", "weights", "looked up"])
+def test_a_mask_of_flags_and_weights_leaves_a_key(form: str) -> None:
+    """Integers are flags, and no weights hide all keys of a query: each call would give NaN."""
+
+    def build(m: GraphModule) -> Value:
+        q, k, v = (heads(m, name, 2) for name in "qkv")
+        low = float(np.finfo(np.float32).min)
+        if form == "flags":
+            flags = m.cast(m.input("flags", ["b", 1, 1, "s"], "i1"), "i64")
+            return together(m, written_out(m, q, k, v, (1.0 - m.cast(flags, "f32")) * low))
+        if form == "weights":
+            bias = m.param("bias", [1, 2, 64, 64])[:, :, :5, :5]
+        else:
+            places = m.iota([5, 5], 1, "i64")
+            bias = m.reshape(m.transpose(m.gather(m.param("table", [9, 2]), places), [2, 0, 1]), [1, 2, 5, 5])
+        q, k, v = (x[:, :, :5] for x in (q, k, v))
+        hidden = m.where(m.input("seen", [1, 1, 1, 5], "i1"), m.constant(np.float32(0)), m.constant(np.float32(low)))
+        return written_out(m, q, k, v, bias + hidden)
+
+    assert raised(build, {"b": 2, "s": 5})["mir.attention"] == 1
+
+
+@pytest.mark.parametrize("form", ["ne", "eq"])
+def test_weights_with_zeros_for_nan(form: str) -> None:
+    def build(m: GraphModule) -> Value:
+        q, k, v = (heads(m, name, 2) for name in "qkv")
+        mask = m.log(m.cast(m.input("seen", ["b", 1, "s", "s"], "i1"), "f32"))  # rows may be -inf throughout
+        weights = m.softmax(m.matmul(q, m.transpose(k, [0, 1, 3, 2])) + mask)
+        zero = m.constant(np.float32(0))
+        if form == "ne":
+            guarded = m.where(m.ne(weights, weights), zero, weights)
+        else:
+            guarded = m.where(m.eq(weights, weights), weights, zero)
+        return together(m, m.matmul(guarded, v))
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        assert raised(build)["mir.attention"] == 1
+
+
+@pytest.mark.parametrize("parted", [False, True])
+def test_queries_and_keys_with_parts_of_the_scale(parted: bool) -> None:
+    def build(m: GraphModule) -> Value:
+        q, k, v = (heads(m, name, 2) for name in "qkv")
+        turned = m.transpose(k * 0.5, [0, 1, 3, 2])
+        if parted:
+            turned = m.reshape(m.transpose(m.reshape(k, ["2*b", "s", 8]), [0, 2, 1]), ["b", 2, 8, "s"]) * 0.5
+        return together(m, m.matmul(m.softmax(m.matmul(q / 2.0, turned) * -3.0), v))
+
+    assert raised(build) == {"mir.attention": 1}
+    m = GraphModule.mir("graph")
+    m.set_outputs({"y": build(m)})
+    assert "scale -7.500000e-01" in str(m.transform(PASS))
 
 
 def test_heads_that_several_queries_share() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from rlx_mlir.frontends.onnx import from_onnx
 from rlx_mlir.tools.cli import app
 
 onnx = pytest.importorskip("onnx")
@@ -51,6 +52,13 @@ def test_reports_know_the_weights_of_the_file(file: Path) -> None:
     found = json.loads(run("report", file, "--ranges", "f16", "--json"))
     assert len(found["dispatch"]["kernels"]) == 1
     assert "ranges" in found
+
+
+def test_a_report_with_ranges_reads_the_file_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    monkeypatch.setattr("rlx_mlir.frontends.onnx.from_onnx", lambda path: read.append(path) or from_onnx(path))
+    run("report", file, "--ranges", "f16", "--json")
+    assert read == [file]
 
 
 def test_tuning(file: Path, fresh_cache: Path) -> None:

@@ -42,8 +42,9 @@ def check(model: Any, inputs: dict[str, np.ndarray], *, fixed: Any = None, toler
     return read
 
 
-def operations(model: Any) -> list[str]:
-    return [node.op for node in model.module.nodes()]
+def operations(model: Any, passes: str = "mir-raise-blocks") -> list[str]:
+    """The operations of a model's module, after what the compiler recognises in it has become whole."""
+    return [node.op for node in model.module.transform(passes).nodes()]
 
 
 def test_what_documentation_shows(tmp_path: Path) -> None:

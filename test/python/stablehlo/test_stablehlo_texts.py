@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import rlx_mlir as rlx
+from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, StablehloError, StablehloUnsupportedError
 
 TEXTS = Path(__file__).with_name("texts")
@@ -245,20 +246,79 @@ def test_long_constants_are_parameters() -> None:
     np.testing.assert_array_equal(found["result0"], 2 * table)
 
 
+@pytest.mark.parametrize("lengths", [[1], [8], [7], [3, 6]])
+@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
+def test_transforms(kind: str, lengths: list[int]) -> None:
+    half = [*lengths[:-1], lengths[-1] // 2 + 1]
+    given, wanted = (half if kind == own else lengths for own in ("IRFFT", "RFFT"))
+    real = {"RFFT": (True, False), "IRFFT": (False, True)}.get(kind, (False, False))
+    shapes = [f"tensor<2x{'x'.join(map(str, each))}x{'f32' if own else 'complex<f32>'}>" for each, own in
+              zip((given, wanted), real, strict=True)]  # fmt: skip
+    body = (
+        f'%0 = "stablehlo.fft"(%a) <{{fft_length = array<i64: {", ".join(map(str, lengths))}>, '
+        f"fft_type = #stablehlo<fft_type {kind}>}}> : ({shapes[0]}) -> {shapes[1]}\n"
+        f'"func.return"(%0) : ({shapes[1]}) -> ()'
+    )
+    model = rlx.from_stablehlo(text(body, f"%a: {shapes[0]}", f"({shapes[0]}) -> {shapes[1]}"))
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, *given)).astype(np.float32)
+    if kind != "RFFT":
+        x = (x + 1j * rng.standard_normal(x.shape)).astype(np.complex64)
+    axes = list(range(1, x.ndim))
+    want = {
+        "FFT": lambda: np.fft.fftn(x, axes=axes),
+        "IFFT": lambda: np.fft.ifftn(x, axes=axes),
+        "RFFT": lambda: np.fft.rfftn(x, axes=axes),
+        "IRFFT": lambda: np.fft.irfftn(x, lengths, axes),
+    }[kind]()
+    for found in (model.compile(threads=1).run({"arg0": x}), model.interpret({"arg0": x})):
+        np.testing.assert_allclose(found["result0"], want, atol=1e-5, rtol=1e-5)
+        assert found["result0"].dtype == (np.float32 if kind == "IRFFT" else np.complex64)
+
+
+def test_transforms_of_unknown_lengths_are_refused() -> None:
+    kind = "tensor<?xcomplex<f32>>"
+    body = (
+        '%0 = "stablehlo.fft"(%a) <{fft_length = array<i64: 8>, fft_type = #stablehlo<fft_type FFT>}> : '
+        "(tensor<?xcomplex<f32>>) -> tensor<?xcomplex<f32>>\n"
+        '"func.return"(%0) : (tensor<?xcomplex<f32>>) -> ()'
+    )
+    with pytest.raises(StablehloUnsupportedError, match="a transform of arg0_0 numbers"):
+        rlx.from_stablehlo(text(body, f"%a: {kind}", f"({kind}) -> {kind}"))
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [("ui8", "i32"), ("i8", "ui16"), ("ui32", "i64"), ("i16", "i64")])
+def test_bits_of_integers_of_other_widths(narrow: str, wide: str) -> None:
+    own, other = DTYPES[narrow], DTYPES[wide]
+    count = other.itemsize // own.itemsize
+    small, large = f"tensor<3x{count}x{narrow}>", f"tensor<3x{wide}>"
+    body = (
+        f'%0 = "stablehlo.bitcast_convert"(%a) : ({small}) -> {large}\n'
+        f'%1 = "stablehlo.bitcast_convert"(%0) : ({large}) -> {small}\n'
+        f'"func.return"(%0, %1) : ({large}, {small}) -> ()'
+    )
+    model = rlx.from_stablehlo(text(body, f"%a: {small}", f"({small}) -> ({large}, {small})"))
+    limits = np.iinfo(own)
+    x = np.random.default_rng(0).integers(limits.min, limits.max, (3, count), own, endpoint=True)
+    for found in (model.compile(threads=1).run({"arg0": x}), model.interpret({"arg0": x})):
+        np.testing.assert_array_equal(found["result0"], x.view(other).reshape(3))
+        np.testing.assert_array_equal(found["result1"], x)
+
+
 def test_all_that_is_unknown_is_listed_once() -> None:
     body = (
-        '%0 = "stablehlo.fft"(%a) : (tensor<4xf32>) -> tensor<4xf32>\n'
-        '%1 = "stablehlo.fft"(%0) : (tensor<4xf32>) -> tensor<4xf32>\n'
+        '%0 = "stablehlo.unheard_of"(%a) : (tensor<4xf32>) -> tensor<4xf32>\n'
+        '%1 = "stablehlo.unheard_of"(%0) : (tensor<4xf32>) -> tensor<4xf32>\n'
         '%2 = "stablehlo.custom_call"(%a) <{call_target_name = "own"}> : (tensor<4xf32>) -> tensor<4xf32>\n'
         '%3 = "stablehlo.add"(%1, %2) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>\n'
         '"func.return"(%3) : (tensor<4xf32>) -> ()'
     )
     with pytest.raises(StablehloUnsupportedError) as caught:
         rlx.from_stablehlo(text(body))
-    assert caught.value.operations == {"stablehlo.fft": 2, "@own": 1}
+    assert caught.value.operations == {"stablehlo.unheard_of": 2, "@own": 1}
     message = str(caught.value)
     assert "3 operations of 'module' can't be compiled" in message
-    assert "2 x stablehlo.fft, first at line 4, line 5: there is no such operation here" in message
+    assert "2 x stablehlo.unheard_of, first at line 4, line 5: there is no such operation here" in message
     assert "1 x @own, first at line 6: there is no such operation here" in message
 
 

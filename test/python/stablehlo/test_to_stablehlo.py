@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import rlx_mlir as rlx
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.semantics.function import arguments, entry_function
 from rlx_mlir.tools.cli import app
 from rlx_mlir.verify.inputs import draw
@@ -229,13 +229,6 @@ def test_what_has_no_counterpart_is_listed() -> None:
     assert "'mir.dequant_matmul'" in message
     assert "it reads packed weights" in message
     assert "'mir.dense_solve'" in message
-
-
-def test_symbols_are_bound_first() -> None:
-    m = Module.mir("open")
-    m.set_outputs({"y": m.tanh(m.input("x", ["n"]))})
-    with pytest.raises(InputError, match=r"'open' has symbolic sizes: give them numbers by bind\(n=…\)"):
-        rlx.to_stablehlo(m)
 
 
 def test_command(tmp_path: Any) -> None:

@@ -11,11 +11,15 @@ import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.errors import UnsupportedError
-from rlx_mlir.exports.stablehlo.tensors import Tensor, elements, type_of
+from rlx_mlir.exports.stablehlo.tensors import Dim, Tensor, elements, is_static, numbers_of, plain, type_of
+from rlx_mlir.mir.dims import Positive, Quotient, Size, broadcast, maximum, product
 
 #: Operations that reduce, by our words of reductions.
 JOINED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 COMPARISONS = {"eq": "EQ", "ne": "NE", "lt": "LT", "le": "LE", "gt": "GT", "ge": "GE"}
+
+#: The element type of sizes: that of `get_dimension_size`.
+SIZES = "i32"
 
 
 def numbers(values: Sequence[int]) -> str:
@@ -24,8 +28,16 @@ def numbers(values: Sequence[int]) -> str:
     return f"array<i64: {listed}>" if listed else "array<i64>"
 
 
+def joined(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The shape that others broadcast to, as numpy does it."""
+    return tuple(plain(size) for size in broadcast(*([Size.of(size) for size in shape] for shape in shapes)))
+
+
 class Builder:
     """The text of one function.
+
+    Sizes are numbers, or made of symbols. What these are is read from arguments that have them as dimensions, and where
+    a shape has such a size, the operation is the one that takes shapes as values.
 
     Attributes:
         lines: operations so far.
@@ -37,6 +49,8 @@ class Builder:
         self.place = ""
         self._count = 0
         self._indent = "    "
+        self._symbols: dict[str, tuple[Tensor, int]] = {}
+        self._sizes: dict[Size | str, Tensor] = {}
 
     # -- text --------------------------------------------------------------------------------------------------------
 
@@ -48,7 +62,7 @@ class Builder:
         self,
         name: str,
         operands: Sequence[Tensor],
-        types: Sequence[tuple[Sequence[int], str]],
+        types: Sequence[tuple[Sequence[Dim], str]],
         attributes: str = "",
         regions: Sequence[Sequence[str]] = (),
     ) -> list[Tensor]:
@@ -60,10 +74,11 @@ class Builder:
             attributes: text of the dictionary, without braces.
             regions: lines of each.
         """
+        kinds = [(tuple(plain(size) for size in shape), word) for shape, word in types]
         own = self._name()
         full = name if "." in name else f"stablehlo.{name}"
         given = ", ".join(operand.name for operand in operands)
-        results = [type_of(shape, word) for shape, word in types]
+        results = [type_of(shape, word) for shape, word in kinds]
         text = f'{own}:{len(types)} = "{full}"' if len(types) > 1 else f'{own} = "{full}"'
         text += f"({given})" + (f" <{{{attributes}}}>" if attributes else "")
         listed = ", ".join(operand.type for operand in operands)
@@ -78,10 +93,10 @@ class Builder:
         else:
             self.lines.append(f"{self._indent}{text}{tail}")
         names = [own] if len(types) == 1 else [f"{own}#{number}" for number in range(len(types))]
-        return [Tensor(each, tuple(shape), word) for each, (shape, word) in zip(names, types, strict=True)]
+        return [Tensor(each, shape, word) for each, (shape, word) in zip(names, kinds, strict=True)]
 
     def op(
-        self, name: str, operands: Sequence[Tensor], shape: Sequence[int], word: str, attributes: str = ""
+        self, name: str, operands: Sequence[Tensor], shape: Sequence[Dim], word: str, attributes: str = ""
     ) -> Tensor:
         """Appends an operation with one result."""
         return self.ops(name, operands, [(shape, word)], attributes)[0]
@@ -97,7 +112,7 @@ class Builder:
             self.lines, self._indent = around, indent
 
     def region(
-        self, types: Sequence[tuple[Sequence[int], str]], build: Callable[..., Sequence[Tensor]]
+        self, types: Sequence[tuple[Sequence[Dim], str]], build: Callable[..., Sequence[Tensor]]
     ) -> tuple[list[str], list[Tensor]]:
         """The lines of a region, and what it gives.
 
@@ -133,7 +148,7 @@ class Builder:
 
     def pair(self, *values: Tensor) -> list[Tensor]:
         """Values repeated to one shape, as numpy broadcasts."""
-        shape = np.broadcast_shapes(*(value.shape for value in values))
+        shape = joined(*(value.shape for value in values))
         return [self.spread(value, shape) for value in values]
 
     def binary(self, name: str, a: Tensor, b: Tensor | float) -> Tensor:
@@ -183,22 +198,79 @@ class Builder:
         """x in f32 where it is of 16 bits or less."""
         return self.cast(x, "f32") if x.is_float and x.dtype.itemsize < 4 else x
 
+    # -- sizes -------------------------------------------------------------------------------------------------------
+
+    def note(self, value: Tensor) -> None:
+        """Says that symbols that are dimensions of a value can be read from it."""
+        for axis, size in enumerate(value.shape):
+            if isinstance(size, Size) and str(size) in size.symbols:
+                self._symbols.setdefault(str(size), (value, axis))
+
+    def extent(self, size: Dim) -> Tensor:
+        """A size as a value, i32 without dimensions; UnsupportedError where no argument says what a symbol is."""
+        if isinstance(size, int):
+            return self.constant(np.asarray(size, np.int32), SIZES)
+        if size not in self._sizes:
+            parts = [self._term(factors, coefficient) for factors, coefficient in size.terms]
+            total = parts[0] if parts else self.extent(0)
+            for part in parts[1:]:
+                total = self.add(total, part)
+            self._sizes[size] = total
+        return self._sizes[size]
+
+    def _term(self, factors: Sequence[str | Quotient | Positive], coefficient: int) -> Tensor:
+        """A product of symbols and what is computed of sizes, with a number."""
+        found = None if factors and coefficient == 1 else self.extent(coefficient)
+        for factor in factors:
+            own = self._factor(factor)
+            found = own if found is None else self.mul(found, own)
+        assert found is not None
+        return found
+
+    def _factor(self, factor: str | Quotient | Positive) -> Tensor:
+        if isinstance(factor, Positive):
+            return self.binary("maximum", self.extent(factor.size), 0)
+        if isinstance(factor, Quotient):  # the quotient of StableHLO is rounded towards 0
+            own, by = self.extent(factor.size), factor.number
+            rest = self.binary("remainder", own, by)
+            return self.sub(self.binary("divide", own, by), self.cast(self.compare("lt", rest, 0), SIZES))
+        if factor not in self._symbols:
+            raise UnsupportedError(f"no argument has a dimension of the size '{factor}'")
+        if factor not in self._sizes:
+            value, axis = self._symbols[factor]
+            self._sizes[factor] = self.op("get_dimension_size", [value], (), SIZES, f"dimension = {axis} : i64")
+        return self._sizes[factor]
+
+    def extents(self, sizes: Sequence[Dim]) -> Tensor:
+        """Sizes as a value of one dimension."""
+        if is_static(sizes):
+            return self.constant(np.asarray(numbers_of(sizes), np.int32), SIZES)
+        return self.concat([self.op("reshape", [self.extent(size)], (1,), SIZES) for size in sizes], 0)
+
     # -- shapes ------------------------------------------------------------------------------------------------------
 
-    def spread(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+    def spread(self, x: Tensor, shape: Sequence[Dim]) -> Tensor:
         """x repeated to a shape, as numpy broadcasts."""
         if x.shape == tuple(shape):
             return x
         dims = range(len(shape) - x.rank, len(shape))
         return self.placed(x, shape, list(dims))
 
-    def placed(self, x: Tensor, shape: Sequence[int], dims: Sequence[int]) -> Tensor:
+    def placed(self, x: Tensor, shape: Sequence[Dim], dims: Sequence[int]) -> Tensor:
         """x with its dimensions at others of a shape, and repeated to it."""
+        if not is_static(shape):
+            attributes = f"broadcast_dimensions = {numbers(dims)}"
+            return self.op("dynamic_broadcast_in_dim", [x, self.extents(shape)], shape, x.word, attributes)
         return self.op("broadcast_in_dim", [x], shape, x.word, f"broadcast_dimensions = {numbers(dims)}")
 
-    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+    def reshape(self, x: Tensor, shape: Sequence[Dim]) -> Tensor:
         """The same elements in another shape."""
-        return x if x.shape == tuple(shape) else self.op("reshape", [x], shape, x.word)
+        shape = tuple(plain(size) for size in shape)
+        if x.shape == shape:
+            return x
+        if is_static(shape):
+            return self.op("reshape", [x], shape, x.word)
+        return self.op("dynamic_reshape", [x, self.extents(shape)], shape, x.word)
 
     def transpose(self, x: Tensor, order: Sequence[int]) -> Tensor:
         """x with its dimensions in another order."""
@@ -206,27 +278,38 @@ class Builder:
             return x
         return self.op("transpose", [x], [x.shape[at] for at in order], x.word, f"permutation = {numbers(order)}")
 
-    def cut(self, x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
-        """Elements along one dimension, from `start` to `stop`."""
-        starts, limits, steps = [0] * x.rank, list(x.shape), [1] * x.rank
-        starts[axis], limits[axis], steps[axis] = start, stop, step
-        shape = list(x.shape)
-        shape[axis] = max(0, -(-(stop - start) // step))
-        attributes = f"start_indices = {numbers(starts)}, limit_indices = {numbers(limits)}, strides = {numbers(steps)}"
+    def cut(self, x: Tensor, axis: int, start: Dim, stop: Dim, step: int = 1) -> Tensor:
+        """Elements along one dimension, from `start` to `stop`, which isn't before it."""
+        starts: list[Dim] = [0] * x.rank
+        limits, steps, shape = list(x.shape), [1] * x.rank, list(x.shape)
+        starts[axis], limits[axis], steps[axis] = plain(start), plain(stop), step
+        shape[axis] = plain(maximum((Size.of(stop) - start + (step - 1)) // step, Size.of(0)))
+        if not is_static([*starts, *limits]):
+            places = [self.extents(own) for own in (starts, limits, steps)]
+            return self.op("real_dynamic_slice", [x, *places], shape, x.word)
+        attributes = (
+            f"start_indices = {numbers(numbers_of(starts))}, limit_indices = {numbers(numbers_of(limits))}, "
+            f"strides = {numbers(steps)}"
+        )
         return self.op("slice", [x], shape, x.word, attributes)
 
     def concat(self, values: Sequence[Tensor], axis: int) -> Tensor:
         """Values joined along one dimension."""
         shape = list(values[0].shape)
-        shape[axis] = sum(value.shape[axis] for value in values)
+        total = Size.of(0)
+        for value in values:
+            total = total + value.shape[axis]
+        shape[axis] = plain(total)
         return self.op("concatenate", values, shape, values[0].word, f"dimension = {axis} : i64")
 
     def reverse(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """x backwards along dimensions."""
         return self.op("reverse", [x], x.shape, x.word, f"dimensions = {numbers(axes)}")
 
-    def iota(self, shape: Sequence[int], axis: int, word: str = "i32") -> Tensor:
+    def iota(self, shape: Sequence[Dim], axis: int, word: str = "i32") -> Tensor:
         """0, 1, 2, … along a dimension."""
+        if not is_static(shape):
+            return self.op("dynamic_iota", [self.extents(shape)], shape, word, f"iota_dimension = {axis} : i64")
         return self.op("iota", [], shape, word, f"iota_dimension = {axis} : i64")
 
     # -- sums --------------------------------------------------------------------------------------------------------
@@ -255,8 +338,9 @@ class Builder:
         own = self.wide(x)
         if kind == "mean":
             total = self.reduce(own, "sum", axes, keep=keep)
-            count = int(np.prod([x.shape[axis] for axis in axes]))
-            return self.cast(self.div(total, float(count)), x.word)
+            count = plain(product(x.shape[axis] for axis in axes))
+            by = float(count) if isinstance(count, int) else self.cast(self.extent(count), own.word)
+            return self.cast(self.div(total, by), x.word)
         init = self.neutral(kind, own.word)
         shape = [size for axis, size in enumerate(x.shape) if axis not in axes]
         (found,) = self.ops(
@@ -307,7 +391,7 @@ class Builder:
         inner = (a.rank - 1, b.rank - 1 if transpose_rhs else b.rank - 2)
         if b.rank == 2:
             return self.dot(a, b, ([inner[0]], [inner[1]]))
-        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        lead = joined(a.shape[:-2], b.shape[:-2])
         a, b = self.spread(a, [*lead, *a.shape[-2:]]), self.spread(b, [*lead, *b.shape[-2:]])
         own = list(range(len(lead)))
         last = len(lead) + 1
@@ -324,7 +408,7 @@ class Writing(Builder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.types: list[tuple[tuple[int, ...], str]] = []
+        self.types: list[tuple[tuple[Dim, ...], str]] = []
         self.blocks: list[ir.Block] = []
 
     @abstractmethod

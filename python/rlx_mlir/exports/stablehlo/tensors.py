@@ -10,9 +10,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.mir.dims import Size
 
 #: Elements of a constant that are written as numbers; more are written as bytes.
 MOST_LISTED = 32
+
+
+#: A size: a number, or what is made of symbols.
+Dim = int | Size
+
+
+def numbers_of(shape: Sequence[Dim]) -> tuple[int, ...]:
+    """The sizes of a shape, which have to be numbers: UnsupportedError where one is symbolic."""
+    found = tuple(size for size in shape if not isinstance(size, Size))
+    if len(found) < len(shape):
+        raise UnsupportedError(f"sizes have to be numbers here, but are {', '.join(map(str, shape))}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -26,13 +40,18 @@ class Tensor:
     """
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     word: str
 
     @property
     def rank(self) -> int:
         """Number of dimensions."""
         return len(self.shape)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Its sizes, which have to be numbers: UnsupportedError where one is symbolic."""
+        return numbers_of(self.shape)
 
     @property
     def type(self) -> str:
@@ -50,9 +69,20 @@ class Tensor:
         return self.word.startswith(("f", "bf"))
 
 
-def type_of(shape: Sequence[int], word: str) -> str:
-    """The type of a tensor."""
-    return f"tensor<{''.join(f'{size}x' for size in shape)}{word}>"
+def plain(size: Dim) -> Dim:
+    """A size as a number where no symbol is left in it."""
+    known = size.constant if isinstance(size, Size) else size
+    return size if known is None else known
+
+
+def is_static(shape: Sequence[Dim]) -> bool:
+    """Whether each size is a number."""
+    return not any(isinstance(size, Size) for size in shape)
+
+
+def type_of(shape: Sequence[Dim], word: str) -> str:
+    """The type of a tensor; `?` for sizes of symbols."""
+    return f"tensor<{''.join('?x' if isinstance(size, Size) else f'{size}x' for size in shape)}{word}>"
 
 
 def elements(array: np.ndarray, word: str) -> str:

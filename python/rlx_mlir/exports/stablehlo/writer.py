@@ -11,12 +11,14 @@ from rlx_mlir.errors import InputError, StageError, UnsupportedError
 from rlx_mlir.exports.stablehlo import operators as operators  # registers the handlers
 from rlx_mlir.exports.stablehlo.builder import Writing
 from rlx_mlir.exports.stablehlo.registry import HANDLERS
-from rlx_mlir.exports.stablehlo.tensors import Tensor
+from rlx_mlir.exports.stablehlo.tensors import Dim, Tensor, is_static, plain, type_of
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.locations import block_name, source_line
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import call_arguments
 from rlx_mlir.place import located
+from rlx_mlir.semantics.dims import Dims, is_known, propagate
 from rlx_mlir.semantics.function import arguments, body, entry_function, results
 from rlx_mlir.unsupported import list_operations
 
@@ -27,7 +29,21 @@ PIPELINE = "inline,symbol-dce,mir-decompose{all=true}"
 
 
 class Writer(Writing):
-    """Writes one function."""
+    """Writes one function.
+
+    Args:
+        dims: sizes of its values; those of a function without symbols are in their types.
+    """
+
+    def __init__(self, dims: Mapping[ir.Value, Dims] | None = None) -> None:
+        super().__init__()
+        self._dims = dims or {}
+
+    def kind(self, value: ir.Value) -> tuple[tuple[Dim, ...], str]:
+        """Sizes and element type of a value."""
+        if value not in self._dims:
+            return shape_and_word(value.type)
+        return tuple(plain(size) for size in self._dims[value]), shape_and_word(value.type)[1]
 
     def block(self, block: ir.Block, values: Sequence[Tensor]) -> list[Tensor]:
         """What a block gives for values of its arguments."""
@@ -43,7 +59,7 @@ class Writer(Writing):
         """Writes one operation."""
         around = self.place, self.types, self.blocks
         self.place = _location(op.location)
-        self.types = [shape_and_word(value.type) for value in op.results]
+        self.types = [self.kind(value) for value in op.results]
         self.blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]
         try:
             if op.name == "mir.constant":
@@ -54,10 +70,13 @@ class Writer(Writing):
         finally:
             self.place, self.types, self.blocks = around
         listed = [found] if isinstance(found, Tensor) else list(found)
+        typed = []
         for value, result in zip(listed, op.results, strict=True):
-            if (value.shape, value.word) != shape_and_word(result.type):
+            shape, word = self.kind(result)
+            if value.type != type_of(shape, word):
                 raise UnsupportedError(f"'{op.name}' is written as {value.type}, but is of {result.type}")
-        return listed
+            typed.append(Tensor(value.name, shape, word))
+        return typed
 
 
 def shape_and_word(type: ir.Type) -> tuple[tuple[int, ...], str]:
@@ -74,30 +93,35 @@ def to_stablehlo(module: GraphModule) -> str:
     locations; outputs are its results, by their names in `jax.result_info`.
 
     Args:
-        module: at stage hir or mir, without symbolic sizes: `module.bind(batch=1, seq=128)` gives them numbers.
+        module: at stage hir or mir. Symbolic sizes are `?` in the types, and operations take them as values, as in what
+            `jax.export` writes of such functions; `module.bind(batch=1, seq=128)` gives them numbers.
 
-    Raises UnsupportedError, which lists every operation that has no counterpart, packed weights among them; InputError
-    where sizes are symbolic.
+    Raises UnsupportedError, which lists every operation that has no counterpart, packed weights among them, and those
+    that are written of sizes that are numbers alone.
     """
     if not isinstance(module, GraphModule):
         raise InputError(f"what is written is a GraphModule, but got {checks.shown(module)}")
     if module.stage not in ("hir", "mir"):
         raise StageError(f"a module is written at stage hir or mir, but '{module.name}' is at stage {module.stage}")
-    if symbols := module.dynamic_symbols:
-        given = ", ".join(f"{symbol}=…" for symbol in symbols)
-        raise InputError(f"'{module.name}' has symbolic sizes: give them numbers by bind({given})")
     lowered = module.lower() if module.stage == "hir" else module
     lowered = lowered.transform(PIPELINE)
     function = entry_function(lowered.ir_module)
-    _check(lowered.name, function)
-    return written(lowered.name, function)
+    dims = propagate(function) if module.dynamic_symbols else {}
+    _check(lowered.name, function, dims)
+    return written(lowered.name, function, dims)
 
 
-def written(name: str, function: ir.Operation) -> str:
-    """The text of a function whose operations have writers."""
-    writer = Writer()
+def written(name: str, function: ir.Operation, dims: Mapping[ir.Value, Dims]) -> str:
+    """The text of a function whose operations have writers.
+
+    Args:
+        dims: sizes of its values, where it has symbols.
+    """
+    writer = Writer(dims)
     block = body(function)
-    given = [Tensor(f"%arg{number}", *shape_and_word(value.type)) for number, value in enumerate(block.arguments)]
+    given = [Tensor(f"%arg{number}", *writer.kind(value)) for number, value in enumerate(block.arguments)]
+    for argument in given:
+        writer.note(argument)
     found = writer_results(writer, block, given)
     names = [argument.name for argument in arguments(function)]
     return _text(name, writer, dict(zip(names, given, strict=True)), [own.name for own in results(function)], found)
@@ -154,13 +178,27 @@ def writer_results(writer: Writer, block: ir.Block, given: Sequence[Tensor]) -> 
     raise UnsupportedError("a function without an end")
 
 
-def _check(name: str, function: ir.Operation) -> None:
+def _check(name: str, function: ir.Operation, dims: Mapping[ir.Value, Dims]) -> None:
     """Raises UnsupportedError for all operations that can't be written."""
-    if missing := unwritten(function):
+    if missing := [*unwritten(function), *_of_symbols(function, dims)]:
         lines = list_operations(missing, HANDLERS)
         number = "1 operation" if len(missing) == 1 else f"{len(missing)} operations"
         text = f"'{name}' has {number} without a counterpart in StableHLO"
         raise UnsupportedError("\n  ".join([text, *lines]))
+
+
+def _of_symbols(function: ir.Operation, dims: Mapping[ir.Value, Dims]) -> list[tuple[ir.Operation, str]]:
+    """The operations whose sizes can't be symbolic as they are, each with why."""
+    found = []
+    for op in (each.operation for each in body(function).operations):
+        sizes = [plain(size) for value in (*op.operands, *op.results) for size in dims.get(value, ())]
+        if is_static(sizes) or op.name in _PLAIN:
+            continue
+        if any(isinstance(size, Size) and not is_known(size) for size in sizes):
+            found.append((op, "its sizes depend on data"))
+        elif op.name in HANDLERS and operators.needs_numbers(op.name, HANDLERS[op.name]):
+            found.append((op, "its sizes are symbolic: give them numbers by `bind`"))
+    return found
 
 
 def unwritten(function: ir.Operation) -> list[tuple[ir.Operation, str]]:

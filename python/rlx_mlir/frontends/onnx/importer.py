@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,15 @@ import numpy as np
 
 from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.errors import BudgetError, BuildError, OnnxError, OnnxUnsupportedError, RlxError, shortened
+from rlx_mlir.errors import (
+    BudgetError,
+    BuildError,
+    OnnxError,
+    OnnxUnsupportedError,
+    RlxError,
+    UnsupportedError,
+    shortened,
+)
 from rlx_mlir.frontends.made import Made
 from rlx_mlir.frontends.sizes import Sizes
 from rlx_mlir.frontends.tensors import MOST_FOLDED, Several, Tensor, Thing
@@ -87,10 +95,11 @@ class Importer:
         message: the `ModelProto`.
         tensors: reads its tensors.
         fixed: arrays of inputs that are known, by name.
+        every: whether the results of all nodes of the graph are outputs, too, where values of a module can be these.
     """
 
-    def __init__(self, message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray]) -> None:
-        self.message, self.tensors, self.fixed = message, tensors, fixed
+    def __init__(self, message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray], *, every: bool = False) -> None:
+        self.message, self.tensors, self.fixed, self._every = message, tensors, fixed, every
         self.graph = GraphModule.mir(_word(message.graph.name) or "model")
         self.params: dict[str, np.ndarray] = {}
         self.symbols: dict[str, str] = {}
@@ -98,8 +107,6 @@ class Importer:
         self._sizes = Sizes(self.graph)
         self._made = Made()
         self._roots: dict[int, tuple[Value, frozenset[str]]] = {}
-        self._origins: dict[int, tuple[Value, Call]] = {}
-        self._turned: dict[int, tuple[Value, Value, list[int]]] = {}
         self._nested = 0
         self._nodes = 0
         self.functions = {(canonical(own.domain), own.name): own for own in message.functions}
@@ -130,6 +137,8 @@ class Importer:
             raise self._unsupported()
         if not outputs:
             raise OnnxError("the graph has no output")
+        if self._every:
+            outputs.update(self._results(graph.node, scope, outputs))
         with foreign_errors("outputs of the graph", OnnxError):
             self.graph.set_outputs(outputs)
         self.graph.erase_dead()
@@ -245,6 +254,16 @@ class Importer:
             raise Refused("an output is a tensor, but this one is a sequence or optional")
         return self.value(thing)
 
+    def _results(self, nodes: Iterable[Any], scope: Scope, known: Mapping[str, Value]) -> dict[str, Value]:
+        """What nodes compute, by name, but for what is known and what no value of a module can be."""
+        found: dict[str, Value] = {}
+        for name in (name for node in nodes for name in node.output):
+            thing = scope.things.get(name)
+            if name not in known and isinstance(thing, Tensor):
+                with suppress(Refused, UnsupportedError):
+                    found[name] = self.value(thing)
+        return found
+
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def nodes(self, nodes: Iterable[Any], scope: Scope) -> None:
@@ -309,7 +328,7 @@ class Importer:
                     return self.body(call)
                 found = handler(call)
                 listed = [found] if isinstance(found, Tensor | Several) else list(found)
-                return self._rooted(listed, inputs, call)
+                return self._rooted(listed, inputs)
 
     def _check_operator(self, node: Any, domain: str, version: int, handler: Any) -> None:
         """Refuses an operator that nothing is known of, also where its operands can't be computed."""
@@ -349,32 +368,13 @@ class Importer:
         typed = [thing.dtype for thing in call.inputs if isinstance(thing, Tensor)]
         return typed[-1] if typed and call.op not in ("Shape", "Size") else None
 
-    def _rooted(self, found: Sequence[Thing | None], inputs: Sequence[Thing | None], call: Call) -> list[Thing | None]:
-        """The results, with the node that made them and the model's inputs that they are computed of noted."""
+    def _rooted(self, found: Sequence[Thing | None], inputs: Sequence[Thing | None]) -> list[Thing | None]:
+        """The results, with the model's inputs that they are computed of noted."""
         roots = frozenset[str]().union(*(self.roots(own) for own in inputs if isinstance(own, Tensor)))
         for thing in found:
             if isinstance(thing, Tensor) and thing.handle is not None:
                 self._roots.setdefault(id(thing.handle), (thing.handle, roots))
-                self._origins.setdefault(id(thing.handle), (thing.handle, call))
         return list(found)
-
-    def origin(self, tensor: Tensor) -> Call | None:
-        """The node that made a tensor which is there when the graph runs; None for inputs."""
-        found = None if tensor.handle is None else self._origins.get(id(tensor.handle))
-        return None if found is None else found[1]
-
-    def turn(self, value: Value, source: Value, order: list[int]) -> None:
-        """Notes that a value is another one with its dimensions in an order."""
-        self._turned[id(value)] = (value, source, order)
-
-    def turned(self, value: Value) -> tuple[Value, list[int]] | None:
-        """What a value is the transposed one of, and the order of dimensions; None where it isn't transposed."""
-        found = self._turned.get(id(value))
-        return None if found is None or not self.reaches(found[1]) else (found[1], found[2])
-
-    def reaches(self, value: Value) -> bool:
-        """Whether what is built now may read a value: not one of a region that is built already."""
-        return self.graph._is_in_reach(value._handle)
 
     def roots(self, tensor: Tensor) -> frozenset[str]:
         """Names of the model's inputs that a value is computed of."""
@@ -632,10 +632,10 @@ def _scope(name: str, node: Any) -> str:
     return name.strip("/").replace("/", ".") or str(node.op_type)
 
 
-def read(message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray]) -> Importer:
-    """The importer of a model, after it ran."""
+def read(message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray], *, every: bool = False) -> Importer:
+    """The importer of a model, after it ran; its arguments are those of `Importer`."""
     budgets.check("nodes", _count(message), "the model")
-    importer = Importer(message, tensors, fixed)
+    importer = Importer(message, tensors, fixed, every=every)
     importer.run()
     return importer
 

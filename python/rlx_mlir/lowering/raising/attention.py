@@ -16,7 +16,7 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.lowering.fuse import drops_rounding, only_user
+from rlx_mlir.lowering.fuse import drops_rounding, is_parameter
 from rlx_mlir.lowering.raising.matching import Raising, axis_of, element, factors, number, producer, sides
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import Rewriter
@@ -25,6 +25,21 @@ from rlx_mlir.rewriting import Rewriter
 _HIDING = 1e30
 _HEADS = [0, 2, 1, 3]
 _LARGEST = 3.4028234663852886e38
+#: What elements of parameters that are part of a mask lie between: these are numbers that training found, or hide some
+#: keys. One that hid all keys of a query would make its softmax NaN in every call.
+_WEIGHTS = (-1e6, 1e6)
+
+
+#: Results hold elements of the first operand alone.
+_MOVES = (
+    mir.ReshapeOp,
+    mir.ExpandOp,
+    mir.CastOp,
+    mir.SliceOp,
+    mir.NarrowOp,
+    mir.TransposeOp,
+    mir.GatherOp,
+)
 
 
 @dataclass(frozen=True)
@@ -95,18 +110,20 @@ def add_patterns(raising: Raising) -> None:
 
 
 def _raise_attention(raising: Raising, op: mir.MatmulOp, rewriter: Rewriter) -> None:
-    softmax = producer(op.lhs, mir.SoftmaxOp)
+    weights, guards = _unguarded(op.lhs)
+    softmax = producer(weights, mir.SoftmaxOp)
     dims = raising.dims(op.result)
     if softmax is None or op.transpose_rhs or len(dims) not in (3, 4):
         return None
     if axis_of(softmax, len(dims)) != len(dims) - 1 or raising.dims(softmax.result)[:-2] != dims[:-2]:
         return None
-    scores = _scores(softmax.x)
+    scores = _scores(raising, softmax.x)
     if scores is None:
         return None
     width, heads = dims[-1].constant, dims[-3].constant if len(dims) == 4 else 1
     q, k, v = scores.q, scores.k, op.rhs
-    if only_user(softmax.result) is None:
+    readers = {use.owner.operation for use in (*op.lhs.uses, *weights.uses)}
+    if readers - {own.operation for own in (op, *guards)}:
         return rewriter.no_match("the weights have other readers", hint="attention doesn't give its weights")
     if width is None or heads is None or not heads:
         return rewriter.no_match("the number of heads, or their length, is symbolic")
@@ -116,10 +133,15 @@ def _raise_attention(raising: Raising, op: mir.MatmulOp, rewriter: Rewriter) -> 
         return rewriter.no_match("queries, keys and values have other batches or heads")
     if not math.isfinite(scores.scale) or drops_rounding(op, rewriter):
         return None
-    if scores.mask is not None and not _leaves_a_key(raising, scores.mask, *(raising.dims(x)[-2] for x in (q, k))):
+    if (
+        scores.mask is not None
+        and not guards
+        and not _leaves_a_key(raising, scores.mask, *(raising.dims(x)[-2] for x in (q, k)))
+    ):
         return rewriter.no_match(
             "the mask may hide all keys of a query",
-            hint="softmax gives NaN for such a query, and attention zeros: mask by a finite number, or causally",
+            hint="softmax gives NaN for such a query, and attention zeros: mask by a finite number, causally, or put "
+            "zeros for NaN",
         )
     images = [_images(raising, x) for x in (q, k, v)]
     mask = None if scores.mask is None else _mask(raising, scores.mask)
@@ -142,23 +164,36 @@ def _raise_attention(raising: Raising, op: mir.MatmulOp, rewriter: Rewriter) -> 
     return raising.replace(rewriter, op, back)
 
 
-def _scores(value: ir.Value) -> Scores | None:
+def _unguarded(value: ir.Value) -> tuple[ir.Value, list[ir.AnyOp]]:
+    """Weights without zeros in the place of NaN, and the operations that put these there."""
+    chosen = producer(value, mir.WhereOp)
+    test = producer(chosen.condition, mir.CompareOp) if chosen is not None else None
+    if chosen is None or test is None or test.lhs != test.rhs:
+        return value, []
+    kind = str(python_value(test.kind))
+    zeros, weights = (chosen.on_true, chosen.on_false) if kind == "ne" else (chosen.on_false, chosen.on_true)
+    if kind not in ("ne", "eq") or test.lhs != weights or weights.type != value.type or number(zeros) != 0:
+        return value, []
+    return weights, [chosen, test]
+
+
+def _scores(raising: Raising, value: ir.Value) -> Scores | None:
     """Scores as what softmax reads them: [mask +] [cap tanh(] scale q k^T [/ cap)]."""
     add = producer(value, mir.AddOp)
     for scores, mask in sides(add) if add is not None else ():
-        if scores.type == value.type and (found := _capped(scores)) is not None:
+        if scores.type == value.type and (found := _capped(raising, scores)) is not None:
             return Scores(*found, mask)
     chosen = producer(value, mir.WhereOp)
     if chosen is not None:
-        return _chosen(chosen)
-    found = _capped(value)
+        return _chosen(raising, chosen)
+    found = _capped(raising, value)
     return None if found is None else Scores(*found, None)
 
 
-def _chosen(op: mir.WhereOp) -> Scores | None:
+def _chosen(raising: Raising, op: mir.WhereOp) -> Scores | None:
     """Scores where a condition holds, a number that hides them elsewhere: by what is added to them instead."""
     for scores, other in ((op.on_true, op.on_false), (op.on_false, op.on_true)):
-        low, found = number(other), _capped(scores)
+        low, found = number(other), _capped(raising, scores)
         if found is None or low is None or low > -_HIDING or scores.type != op.result.type:
             continue
         zero = mir.constant(_zero(other))
@@ -174,38 +209,61 @@ def _zero(like: ir.Value) -> ir.Attribute:
     )
 
 
-def _capped(value: ir.Value) -> tuple[ir.Value, ir.Value, float, float | None] | None:
+def _capped(raising: Raising, value: ir.Value) -> tuple[ir.Value, ir.Value, float, float | None] | None:
     """(q, k, scale, softcap)"""
     total, rest = factors(value)
     if len(rest) != 1:
         return None
     tanh = producer(rest[0], mir.TanhOp)
     if tanh is not None:
-        inner = _product(tanh.x)
+        inner = _product(raising, tanh.x)
         return None if inner is None or total <= 0 else (*inner[:2], inner[2] * total, total)
-    found = _product(value)
+    found = _product(raising, value)
     return None if found is None else (*found, None)
 
 
-def _product(value: ir.Value) -> tuple[ir.Value, ir.Value, float] | None:
-    """(q, k, scale) of scale q k^T."""
+def _product(raising: Raising, value: ir.Value) -> tuple[ir.Value, ir.Value, float] | None:
+    """(q, k, scale) of scale q k^T; queries and keys may each have a part of the scale."""
     total, rest = factors(value)
     product = producer(rest[0], mir.MatmulOp) if len(rest) == 1 else None
     if product is None:
         return None
-    if product.transpose_rhs:
-        return product.lhs, product.rhs, total
-    turned = producer(product.rhs, mir.TransposeOp)
-    rank = len(ir.RankedTensorType(product.rhs.type).shape)
-    if turned is None:
+    (own, q), (other, k) = _unscaled(product.lhs), _unscaled(product.rhs)
+    if not product.transpose_rhs:
+        turned = _turned_back(raising, k)
+        if turned is None:
+            return None
+        k = turned
+    last, k = _unscaled(k)
+    return q, k, total * own * other * last
+
+
+def _unscaled(value: ir.Value) -> tuple[float, ir.Value]:
+    """A factor that is a number, and what it is multiplied with; 1 and the value itself where there is none."""
+    total, rest = factors(value)
+    if len(rest) != 1 or rest[0].type != value.type or not math.isfinite(total) or total == 0:
+        return 1.0, value
+    return total, rest[0]
+
+
+def _turned_back(raising: Raising, value: ir.Value) -> ir.Value | None:
+    """Keys [..., S, E] of which a value is [..., E, S]; None where nothing has transposed them."""
+    turned = producer(value, mir.TransposeOp)
+    rank = len(raising.dims(value))
+    if turned is not None:
+        order = list(turned.permutation)
+        if order == [*range(rank - 2), rank - 1, rank - 2]:
+            source: ir.Value = turned.x
+            return source
+        # Of [B, S, heads, E], both transposes in one.
+        return raising.transposed(turned.x, _HEADS) if order == [0, 2, 3, 1] else None
+    parted = producer(value, mir.ReshapeOp)  # heads stand with batches while keys are transposed
+    flat = producer(parted.x, mir.TransposeOp) if parted is not None else None
+    joined = producer(flat.x, mir.ReshapeOp) if flat is not None and list(flat.permutation) == [0, 2, 1] else None
+    if joined is None:
         return None
-    order = list(turned.permutation)
-    swapped = [*range(rank - 2), rank - 1, rank - 2]
-    if order == swapped:
-        return product.lhs, turned.x, total
-    if rank == 4 and order == [0, 2, 3, 1]:  # of [B, S, heads, E], both transposes in one
-        return product.lhs, mir.transpose(turned.x, permutation=_HEADS), total
-    return None
+    whole, dims = joined.x, raising.dims(joined.x)
+    return whole if len(dims) == 4 and raising.dims(value) == (*dims[:2], dims[3], dims[2]) else None
 
 
 def _images(raising: Raising, x: ir.Value) -> ir.Value | None:
@@ -341,13 +399,15 @@ def _bounds(value: ir.Value, depth: int = 12) -> tuple[float, float] | None:
     """
     if depth == 0:
         return None
-    if element(value) == "i1":
-        return 0.0, 1.0
     known = number(value)
     if known is not None:
         ends: list[float] = [known]
-    elif (view := producer(value, mir.ReshapeOp, mir.ExpandOp, mir.CastOp, mir.SliceOp, mir.TransposeOp)) is not None:
-        own = _bounds(view.x, depth - 1)
+    elif element(value).startswith(("i", "ui")):
+        ends = [0.0, 1.0]  # flags; other integers, such as distances, are far from what makes a product infinite
+    elif is_parameter(value):
+        ends = list(_WEIGHTS)
+    elif (view := producer(value, *_MOVES)) is not None:
+        own = _bounds(view.table if isinstance(view, mir.GatherOp) else view.x, depth - 1)
         ends = [] if own is None else list(own)
     elif (chosen := producer(value, mir.WhereOp)) is not None:
         both = [_bounds(x, depth - 1) for x in (chosen.on_true, chosen.on_false)]

@@ -8,8 +8,21 @@ import math
 from rlx_mlir import ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.fuse import drops_rounding
-from rlx_mlir.lowering.raising.matching import Raising, factors, is_number, near, number, producer, sides
+from rlx_mlir.lowering.raising.matching import (
+    Raising,
+    element,
+    factors,
+    is_number,
+    near,
+    number,
+    producer,
+    sides,
+    unrounded,
+)
 from rlx_mlir.rewriting import Rewriter
+
+#: Of what tanh is taken of, in the approximate GELU.
+_SLOPE = math.sqrt(2 / math.pi)
 
 
 def add_patterns(raising: Raising) -> None:
@@ -63,9 +76,9 @@ def _is_exact(x: ir.Value, sum: ir.Value) -> bool:
     """Whether a sum is 1 + erf(x / sqrt(2)), with erf as 1 - erfc."""
     add = producer(sum, mir.AddOp)
     for one, other in sides(add) if add is not None else ():
-        erf = producer(other, mir.SubOp) if is_number(one, 1.0) else None
+        erf = producer(unrounded(other, element(x)), mir.SubOp) if is_number(one, 1.0) else None
         rest = producer(erf.rhs, mir.ErfcOp) if erf is not None and is_number(erf.lhs, 1.0) else None
-        if rest is not None and _is_multiple(rest.x, x, math.sqrt(0.5)):
+        if rest is not None and _is_multiple(unrounded(rest.x, element(x)), x, math.sqrt(0.5)):
             return True
     return False
 
@@ -78,7 +91,7 @@ def _is_approximate(x: ir.Value, sum: ir.Value) -> bool:
         if tanh is None:
             continue
         total, rest = factors(tanh.x)
-        inner = producer(rest[0], mir.AddOp) if len(rest) == 1 and near(total, math.sqrt(2 / math.pi)) else None
+        inner = producer(rest[0], mir.AddOp) if len(rest) == 1 and near(total, _SLOPE, element(x)) else None
         if inner is not None and any(own == x and _is_cube(cube, x) for own, cube in sides(inner)):
             return True
     return False
@@ -86,7 +99,7 @@ def _is_approximate(x: ir.Value, sum: ir.Value) -> bool:
 
 def _is_multiple(value: ir.Value, x: ir.Value, by: float) -> bool:
     total, rest = factors(value)
-    return rest == [x] and near(total, by)
+    return rest == [x] and near(total, by, element(x))
 
 
 def _is_cube(value: ir.Value, x: ir.Value) -> bool:
@@ -94,4 +107,4 @@ def _is_cube(value: ir.Value, x: ir.Value) -> bool:
     total, rest = factors(value)
     power = producer(rest[0], mir.PowOp) if len(rest) == 1 else None
     is_cube = rest == [x, x, x] or (power is not None and power.lhs == x and near(number(power.rhs), 3.0))
-    return is_cube and near(total, 0.044715)
+    return is_cube and near(total, 0.044715, element(x))

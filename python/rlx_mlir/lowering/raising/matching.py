@@ -27,12 +27,14 @@ __all__ = [
     "producer",
     "same",
     "sides",
+    "unrounded",
 ]
 
 Pattern = Callable[[ir.AnyOp, Rewriter], None]
 
-#: Largest relative difference of a constant from the number that it is taken for: constants are written in f32.
-_NEAR = 1e-6
+#: Largest relative difference of a constant from the number that it is taken for, by the element type of constants.
+_NEAR = {"f16": 2.0**-10, "bf16": 2.0**-7}
+_NEAR_OTHERS = 1e-6
 
 
 class Raising:
@@ -126,14 +128,27 @@ def number(value: ir.Value) -> float | None:
     return float(found.flat[0])
 
 
-def near(found: float | None, wanted: float) -> bool:
-    """Whether a constant is a number, but for what it is rounded to."""
-    return found is not None and math.isclose(found, wanted, rel_tol=_NEAR)
+def near(found: float | None, wanted: float, word: str = "f32") -> bool:
+    """Whether a constant is a number, but for what it is rounded to in an element type."""
+    return found is not None and math.isclose(found, wanted, rel_tol=_NEAR.get(word, _NEAR_OTHERS))
 
 
 def is_number(value: ir.Value, wanted: float) -> bool:
     """Whether a value is one number throughout."""
     return near(number(value), wanted)
+
+
+def unrounded(value: ir.Value, word: str) -> ir.Value:
+    """A value of f16 or bf16 before it was rounded to that or widened from it: readers compute functions in f32.
+
+    Args:
+        word: the element type of what is computed; of others than these two, every value is given as it is.
+    """
+    cast = producer(value, mir.CastOp)
+    if cast is None or word not in _NEAR or {element(cast.x), element(value)} != {word, "f32"}:
+        return value
+    source: ir.Value = cast.x
+    return source
 
 
 def same(left: ir.Value, right: ir.Value, depth: int = 4) -> bool:

@@ -15,7 +15,18 @@ from rlx_mlir.attributes import elements_attribute, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.lowering.fuse import drops_rounding, only_user
-from rlx_mlir.lowering.raising.matching import Raising, element, factors, is_number, near, number, producer, same, sides
+from rlx_mlir.lowering.raising.matching import (
+    Raising,
+    element,
+    factors,
+    is_number,
+    near,
+    number,
+    producer,
+    same,
+    sides,
+    unrounded,
+)
 from rlx_mlir.rewriting import Rewriter
 
 NORMS = (mir.RmsNormOp, mir.LayerNormOp)
@@ -29,7 +40,7 @@ def add_patterns(raising: Raising) -> None:
         """x / sqrt(mean(x^2) + eps) -> rms_norm(x); with x - mean(x) in place of x, layer_norm(x)"""
         for x, scale in sides(op) if isinstance(op, mir.MulOp) else ((op.lhs, op.rhs),):
             deviation = _deviation(scale, reciprocal=isinstance(op, mir.MulOp))
-            if deviation is None:
+            if deviation is None or is_number(x, 1.0):  # an inverse by itself, which a product may read
                 continue
             eps, squares = deviation
             if not _is_square(squares, x) or x.type != op.result.type:
@@ -92,9 +103,9 @@ def _deviation(scale: ir.Value, *, reciprocal: bool) -> tuple[float, ir.Value] |
         scale = view.x
     root = producer(scale, mir.RsqrtOp) if reciprocal else producer(scale, mir.SqrtOp)
     if root is None and reciprocal:
-        quotient = producer(scale, mir.DivOp)
+        quotient = producer(unrounded(scale, element(scale)), mir.DivOp)
         if quotient is not None and is_number(quotient.lhs, 1.0):
-            root = producer(quotient.rhs, mir.SqrtOp)
+            root = producer(unrounded(quotient.rhs, element(scale)), mir.SqrtOp)
     total = producer(root.x, mir.AddOp) if root is not None else None
     for mean, small in sides(total) if total is not None else ():
         eps, squares = number(small), _mean_of(mean)
@@ -108,7 +119,8 @@ def _mean_of(value: ir.Value) -> ir.Value | None:
     total, rest = factors(value)
     if len(rest) != 1:
         return None
-    value = rest[0]
+    word = element(value)
+    value = unrounded(rest[0], word)
     while (view := producer(value, mir.ReshapeOp)) is not None:
         value = view.x
     reduced = producer(value, mir.ReduceOp)
@@ -120,7 +132,7 @@ def _mean_of(value: ir.Value) -> ir.Value | None:
     kind = str(python_value(reduced.kind))
     is_mean = kind == "mean" and total == 1.0
     is_sum = kind == "sum" and shape[-1] > 0 and near(total, 1.0 / shape[-1])
-    return reduced.x if is_mean or is_sum else None
+    return unrounded(reduced.x, word) if is_mean or is_sum else None
 
 
 def _is_square(value: ir.Value, x: ir.Value) -> bool:

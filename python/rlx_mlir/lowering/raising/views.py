@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.lowering.raising.matching import Raising, is_number, producer, sides
+from rlx_mlir.lowering.raising.matching import Raising, axis_of, is_number, producer, sides
 from rlx_mlir.rewriting import Rewriter
 
 
@@ -32,6 +33,20 @@ def add_patterns(raising: Raising) -> None:
         """expand(x) -> x, where nothing is repeated"""
         if raising.dims(op.x) == raising.dims(op.result):
             raising.replace(rewriter, op, op.x)
+
+    @raising.pattern(mir.SliceOp)
+    def fold_slice(op: mir.SliceOp, rewriter: Rewriter) -> None:
+        """slice(x) -> narrow(x), or x, of neighbours between numbers along a dimension of known size"""
+        size = raising.dims(op.x)[axis_of(op, len(raising.dims(op.x)))].constant
+        if size is None or len(op.operands) > 1 or int(python_value(op.step)) != 1:
+            return None
+        start, stop = (None if bound is None else int(python_value(bound)) for bound in (op.start, op.stop))
+        places = range(size)[start:stop]
+        if len(places) == size:
+            return raising.replace(rewriter, op, op.x)
+        if not places:
+            return None
+        return raising.replace(rewriter, op, mir.narrow(op.x, axis=op.axis, start=places[0], length=len(places)))
 
     @raising.pattern(mir.MulOp)
     def fold_unit_factor(op: mir.MulOp, rewriter: Rewriter) -> None:

@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 
-from rlx_mlir.exports.stablehlo.builder import Writing
+from rlx_mlir.exports.stablehlo.builder import SIZES, Writing
 from rlx_mlir.exports.stablehlo.registry import writes
-from rlx_mlir.exports.stablehlo.tensors import Tensor
+from rlx_mlir.exports.stablehlo.tensors import Tensor, is_static, plain
+from rlx_mlir.mir.dims import Size, product
 
 
 def _softmax_of(w: Writing, x: Tensor, axis: int) -> Tensor:
@@ -55,7 +56,7 @@ def _layer_norm(
 def _group_norm(
     w: Writing, x: Tensor, gamma: Tensor, beta: Tensor | None = None, *, num_groups: int, eps: float = 1e-5
 ) -> Tensor:
-    size = int(np.prod(x.shape[1:])) // num_groups
+    size = plain(product(x.shape[1:]) // num_groups)
     wide = w.reshape(w.wide(x), (x.shape[0], num_groups, size))
     centred = w.sub(wide, w.reduce(wide, "mean", [2], keep=True))
     variance = w.reduce(w.mul(centred, centred), "mean", [2], keep=True)
@@ -154,11 +155,11 @@ def _seen(
         return seen
     key, query = w.iota((1, 1, 1, keys), 3), w.iota((1, 1, queries, 1), 2)
     if pos is None:
-        at = w.add(query, keys - queries)
+        at = w.add(query, w.extent(plain(Size.of(keys) - queries)))
     else:
         first = w.reshape(w.cast(pos, "i32"), (batch, 1, 1, 1))
         at = w.add(query, first)
-        filled = w.compare("lt", key, w.add(first, queries))
+        filled = w.compare("lt", key, w.add(first, w.extent(queries)))
         seen = filled if seen is None else w.binary("and", seen, filled)
     if kind in ("causal", "sliding_window"):
         before = w.compare("le", key, at)
@@ -183,7 +184,7 @@ def _rope(
     style: str = "half",
 ) -> Tensor:
     turned, wide = n_rot or head_dim, w.wide(x)
-    heads = x.shape[-1] // head_dim
+    heads = plain(Size.of(x.shape[-1]) // head_dim)
     units = w.reshape(wide, (*x.shape[:-1], heads, head_dim))
     last = units.rank - 1
     part = w.cut(units, last, 0, turned)
@@ -209,8 +210,10 @@ def _rows(w: Writing, table: Tensor, x: Tensor, pos: Tensor | None, width: int) 
     table = w.cut(table, 1, 0, width)
     if pos is None:
         return w.reshape(w.cut(table, 0, 0, length), (length, 1, width))
+    if not is_static([length, *pos.shape]):
+        return _rows_of_symbols(w, table, x, pos, width)
     parts = []
-    for batch in range(pos.shape[0]):
+    for batch in range(pos.sizes[0]):
         start = w.reshape(w.cut(pos, 0, batch, batch + 1), ())
         zero = w.constant(np.zeros((), pos.dtype), pos.word)
         own = w.op(
@@ -225,13 +228,28 @@ def _rows(w: Writing, table: Tensor, x: Tensor, pos: Tensor | None, width: int) 
     return rows if x.rank > 2 else w.reshape(rows, (length, 1, width))
 
 
+def _rows_of_symbols(w: Writing, table: Tensor, x: Tensor, pos: Tensor, width: int) -> Tensor:
+    """The same, by indices: each batch from its position on, moved to where so many rows are."""
+    length, batch = x.shape[-2], pos.shape[0]
+    last = w.extent(plain(Size.of(table.shape[0]) - length))
+    first = w.binary("maximum", w.binary("minimum", w.cast(pos, SIZES), last), 0)
+    rows = w.add(w.reshape(first, (batch, 1)), w.iota((1, length), 1, SIZES))
+    attributes = (
+        "dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [0], start_index_map = [0], "
+        f"index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, {width}>"
+    )
+    found = w.op("gather", [table, rows], (batch, length, width), table.word, attributes)
+    lead = (batch, *[1] * (x.rank - 3)) if x.rank > 2 else ()
+    return w.reshape(found, (*lead, length, 1, width))
+
+
 # Losses ---------------------------------------------------------------------------------------------
 
 
 def _is_label(w: Writing, logits: Tensor, labels: Tensor) -> Tensor:
     """Whether a class is the label of its row; labels outside are moved to the first or last class."""
     own = w.cast(labels, "i32") if labels.is_float else labels
-    own = w.binary("minimum", w.binary("maximum", own, 0), logits.shape[1] - 1)
+    own = w.binary("minimum", w.binary("maximum", own, 0), logits.sizes[1] - 1)
     return w.compare("eq", w.reshape(own, (logits.shape[0], 1)), w.iota((1, logits.shape[1]), 1, own.word))
 
 

@@ -15,7 +15,7 @@ from rlx_mlir.exports.stablehlo.tensors import Tensor
 
 
 def _type(value: Tensor) -> tuple[tuple[int, ...], str]:
-    return value.shape, value.word
+    return value.sizes, value.word
 
 
 @writes("custom_fn")
@@ -71,7 +71,7 @@ def _scan(
     checkpoints: int | None = None,
 ) -> list[Tensor]:
     (body,), types = w.blocks, w.types
-    steps = length if length is not None else xs[0].shape[0]
+    steps = length if length is not None else xs[0].sizes[0]
     count = len(inits)
     stacked = [w.spread(_zero(w, word), shape) for shape, word in types[count:]]
     carried = [w.constant(np.asarray(0, np.int32), "i32"), *inits, *stacked, *xs, *captures]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rlx_mlir.exports.stablehlo.builder import Writing, numbers
 from rlx_mlir.exports.stablehlo.registry import writes
-from rlx_mlir.exports.stablehlo.tensors import Tensor
+from rlx_mlir.exports.stablehlo.tensors import Tensor, numbers_of
 
 Pads = Sequence[Sequence[int]]
 
@@ -66,10 +66,10 @@ def _transposed(
     """Each pixel adds its kernel of weight [Ci, Co, …] to a result of the shape that the operation has."""
     pads = []
     for axis in range(2):
-        reach = dilation[axis] * (weight.shape[2 + axis] - 1)
-        whole = (x.shape[2 + axis] - 1) * stride[axis] + 1
+        reach = dilation[axis] * (weight.sizes[2 + axis] - 1)
+        whole = (x.sizes[2 + axis] - 1) * stride[axis] + 1
         before = reach - padding[axis]
-        pads.append((before, w.types[0][0][2 + axis] - whole + reach - before))
+        pads.append((before, numbers_of(w.types[0][0])[2 + axis] - whole + reach - before))
     dims = "[b, f, 0, 1]x[i, o, 0, 1]->[b, f, 0, 1]"
     return _convolution(w, x, weight, dims, pads, spread=stride, dilation=dilation, turned=True)
 
@@ -132,9 +132,9 @@ def _backward_weight(
     """The images convolved with dy: what is a step of the windows is between elements of the kernel here."""
     pads = []
     for axis in range(2):
-        reach = (dy.shape[2 + axis] - 1) * stride[axis] + 1
+        reach = (dy.sizes[2 + axis] - 1) * stride[axis] + 1
         needed = (kernel_size[axis] - 1) * dilation[axis] + reach
-        pads.append((padding[axis], needed - x.shape[2 + axis] - padding[axis]))
+        pads.append((padding[axis], needed - x.sizes[2 + axis] - padding[axis]))
     dims = "[f, b, 0, 1]x[i, o, 0, 1]->[f, b, 0, 1]"
     return _convolution(w, x, dy, dims, pads, stride=dilation, dilation=stride)
 

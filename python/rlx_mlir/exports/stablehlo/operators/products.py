@@ -33,7 +33,7 @@ def _dot_general(
 def _grouped_matmul(w: Writing, x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
     """Each row by the weight that is chosen for it: products with all of them, of which one is kept."""
     every = w.dot(x, weight, ([1], [1]))  # [M, E, N]
-    own = w.binary("minimum", w.binary("maximum", expert, 0), weight.shape[0] - 1)
+    own = w.binary("minimum", w.binary("maximum", expert, 0), weight.sizes[0] - 1)
     count = w.iota((1, weight.shape[0]), 1, own.word)
     hit = w.compare("eq", w.reshape(own, (*own.shape, 1)), count)
     kept = w.where(w.reshape(hit, (*hit.shape, 1)), every, 0.0)

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlx_mlir.exports.stablehlo.builder import Writing, numbers
+from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.exports.stablehlo.builder import SIZES, Writing, numbers
 from rlx_mlir.exports.stablehlo.registry import writes
-from rlx_mlir.exports.stablehlo.tensors import Tensor
+from rlx_mlir.exports.stablehlo.tensors import Dim, Tensor, is_static, numbers_of, plain
+from rlx_mlir.mir.dims import Size, followed, maximum, minimum
+from rlx_mlir.mir.shape import slice_sizes
 
 
 def listed(values: Sequence[int]) -> str:
@@ -35,8 +38,10 @@ def _iota(w: Writing, like: Tensor | None = None, *, axis: int, **_: object) -> 
 
 @writes("dim")
 def _dim(w: Writing, x: Tensor, *, axis: int) -> Tensor:
-    word = w.types[0][1]
-    return w.constant(np.asarray(x.shape[axis]).astype(Tensor("", (), word).dtype), word)
+    word, size = w.types[0][1], x.shape[axis]
+    if isinstance(size, Size):
+        return w.cast(w.extent(size), word)
+    return w.constant(np.asarray(size).astype(Tensor("", (), word).dtype), word)
 
 
 @writes("transpose")
@@ -60,17 +65,24 @@ def _slice(
     x: Tensor,
     *like: Tensor,
     axis: int,
-    start: int | None = None,
-    stop: int | None = None,
+    start: int | str | None = None,
+    stop: int | str | None = None,
     step: int = 1,
+    like_dims: Sequence[int] = (),
     **_: object,
 ) -> Tensor:
-    places = range(*slice(start, stop, step).indices(x.shape[axis]))
-    if not places:
+    size, length = x.shape[axis], w.types[0][0][axis]
+    known = [Size.of(own.shape[dim]) for own, dim in zip(like, like_dims, strict=True)]
+    first, last = (None if bound is None else followed(bound, known) for bound in (start, stop))
+    begin = slice_sizes(Size.of(size), first, last, step)[0]
+    if length == 0:
         return w.cut(x, axis, 0, 0)
+    far = (Size.of(length) - 1) * step + begin  # the last element, or before the first where there turns out to be none
     if step > 0:
-        return w.cut(x, axis, places[0], places[-1] + 1, step)
-    return w.reverse(w.cut(x, axis, places[-1], places[0] + 1, -step), [axis])
+        found = w.cut(x, axis, begin, maximum(far + 1, begin), step)
+    else:
+        found = w.reverse(w.cut(x, axis, minimum(far, begin + 1), begin + 1, -step), [axis])
+    return Tensor(found.name, w.types[0][0], x.word)
 
 
 def _starts(w: Writing, start: Tensor, rank: int, axis: int) -> list[Tensor]:
@@ -81,8 +93,20 @@ def _starts(w: Writing, start: Tensor, rank: int, axis: int) -> list[Tensor]:
 @writes("dynamic_slice")
 def _dynamic_slice(w: Writing, x: Tensor, start: Tensor, *like: Tensor, axis: int, **_: object) -> Tensor:
     shape = w.types[0][0]
-    attributes = f"slice_sizes = {numbers(shape)}"
+    if not is_static(shape):
+        return _window(w, x, start, shape, axis)
+    attributes = f"slice_sizes = {numbers(numbers_of(shape))}"
     return w.op("dynamic_slice", [x, *_starts(w, start, x.rank, axis)], shape, x.word, attributes)
+
+
+def _window(w: Writing, x: Tensor, start: Tensor, shape: Sequence[Dim], axis: int) -> Tensor:
+    """A slice whose sizes are made of symbols, moved to where it is in x."""
+    last = w.extent(plain(Size.of(x.shape[axis]) - shape[axis]))
+    first = w.binary("maximum", w.binary("minimum", w.cast(w.reshape(start, ()), SIZES), last), 0)
+    begin = [first if at == axis else w.extent(0) for at in range(x.rank)]
+    end = [w.add(own, w.extent(size)) for own, size in zip(begin, shape, strict=True)]
+    places = [w.concat([w.reshape(own, (1,)) for own in each], 0) for each in (begin, end)]
+    return w.op("real_dynamic_slice", [x, *places, w.extents([1] * x.rank)], shape, x.word)
 
 
 @writes("dynamic_update_slice")
@@ -94,7 +118,7 @@ def _dynamic_update_slice(w: Writing, x: Tensor, update: Tensor, start: Tensor, 
 def _cache_update(w: Writing, cache: Tensor, new: Tensor, pos: Tensor) -> Tensor:
     new = w.cast(new, cache.word)
     rows = []
-    for batch in range(cache.shape[0]):
+    for batch in range(cache.sizes[0]):
         own, at = (w.cut(value, 0, batch, batch + 1) for value in (cache, pos))
         update = w.cut(new, 0, batch, batch + 1)
         rows.append(w.op("dynamic_update_slice", [own, update, *_starts(w, at, cache.rank, 1)], own.shape, own.word))
@@ -125,9 +149,11 @@ def _gather(w: Writing, table: Tensor, indices: Tensor, *, axis: int, batch_dims
     text = ", ".join(f"{name} = {listed(values)}" for name, values in fields.items() if values)
     sizes = [1 if at == axis or at < batch_dims else size for at, size in enumerate(table.shape)]
     attributes = (
-        f"dimension_numbers = #stablehlo.gather<{text}, index_vector_dim = {indices.rank}>, "
-        f"indices_are_sorted = false, slice_sizes = {numbers(sizes)}"
+        f"dimension_numbers = #stablehlo.gather<{text}, index_vector_dim = {indices.rank}>, indices_are_sorted = false"
     )
+    if not is_static(sizes):
+        return w.op("dynamic_gather", [table, indices, w.extents(sizes)], w.types[0][0], table.word, attributes)
+    attributes += f", slice_sizes = {numbers(numbers_of(sizes))}"
     return w.op("gather", [table, indices], w.types[0][0], table.word, attributes)
 
 
@@ -161,6 +187,8 @@ def _reduce(w: Writing, x: Tensor, *, kind: str, axes: Sequence[int], keep_dims:
 def _cumsum(w: Writing, x: Tensor, *, axis: int = -1, exclusive: bool = False) -> Tensor:
     at, wide = axis % x.rank, w.wide(x)
     size = x.shape[at]
+    if isinstance(size, Size):
+        raise UnsupportedError("sums along a dimension of symbolic size")
     pads = [[0, 0] for _ in range(x.rank)]
     pads[at] = [size, -1] if exclusive else [size - 1, 0]
     if not size:

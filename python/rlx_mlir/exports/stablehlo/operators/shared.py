@@ -23,5 +23,15 @@ def _of_blocks(attributes: Mapping[str, Any]) -> str:
     return "a cache of blocks" if "scheme" in attributes else ""
 
 
+#: Operations that aren't written of symbolic sizes; neither are those of the families of images and of control flow.
+STATIC = frozenset({"mir.cache_update", "mir.top_k"})
+_STATIC_FAMILIES = ("images", "control")
+
+
+def needs_numbers(name: str, handler: Callable[..., Any]) -> bool:
+    """Whether an operation is written of sizes that are numbers alone."""
+    return name in STATIC or handler.__module__.rpartition(".")[2] in _STATIC_FAMILIES
+
+
 REFUSALS |= {f"mir.{name}": _of_groups for name in ("conv_transpose2d", "conv2d_backward_weight")}
 REFUSALS |= {"mir.attention": _of_schemes, "mir.cache_update": _of_blocks}

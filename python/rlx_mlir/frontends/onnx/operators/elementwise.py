@@ -13,7 +13,6 @@ from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import GraphModule, Value
 
 from ..call import Call
-from ..norm_patterns import gelu, layer_norm, rms_norm
 from ..registry import MICROSOFT, Refused, operator
 from ..types import FLOATS, NUMPY, in_graphs, is_integer, name_of
 
@@ -285,8 +284,7 @@ def _pair(call: Call) -> tuple[Value, Value]:
 
 @operator("Add")
 def _add(call: Call) -> Tensor:
-    found = layer_norm(call)
-    return call.out(call.m.add(*_pair(call)) if found is None else found)
+    return call.out(call.m.add(*_pair(call)))
 
 
 @operator("Sub")
@@ -296,9 +294,7 @@ def _sub(call: Call) -> Tensor:
 
 @operator("Mul")
 def _mul(call: Call) -> Tensor:
-    found = gelu(call)
-    found = rms_norm(call) if found is None else found
-    return call.out(call.m.mul(*_pair(call)) if found is None else found)
+    return call.out(call.m.mul(*_pair(call)))
 
 
 @operator("Div")

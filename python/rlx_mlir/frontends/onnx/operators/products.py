@@ -10,7 +10,6 @@ from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
-from ..attention_pattern import attention
 from ..call import Call
 from ..registry import MICROSOFT, Refused, operator
 
@@ -33,9 +32,6 @@ def matmul(call: Call, a: Value, b: Value) -> Value:
 
 @operator("MatMul")
 def _matmul(call: Call) -> Tensor:
-    attended = attention(call)
-    if attended is not None:
-        return call.out(attended)
     return call.out(matmul(call, call.value(0), call.value(1)))
 
 

@@ -13,7 +13,6 @@ from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size, broadcast, is_never_negative, product
 
 from ..call import Call
-from ..patterns import transposed
 from ..registry import Refused, operator
 from ..types import FLOATS, NUMPY, in_graphs, name_of
 
@@ -126,7 +125,7 @@ def unsqueezed(call: Call, shape: Sequence[Size], axes: Sequence[int]) -> list[S
 def _transpose(call: Call) -> Tensor:
     order = call.ints("perm", range(call.rank(0) - 1, -1, -1))
     order = [call.along(axis, call.rank(0)) for axis in order]
-    return call.out(transposed(call, call.value(0), order))
+    return call.out(call.m.transpose(call.value(0), order))
 
 
 @operator("Concat")

@@ -438,9 +438,35 @@ def _bitcast(call: Call) -> Entry:
         return call.operands[0]
     if own.kind in "iu" and dtype.kind in "iu" and own.itemsize == dtype.itemsize:
         return call.elementwise(lambda x: functions.wrapped(m, x, dtype), call.operands[0])
+    if own.kind in "iu" and dtype.kind in "iu":
+        x = call.value(0)
+        return _joined_bits(call, x, dtype) if own.itemsize < dtype.itemsize else _parted_bits(call, x, dtype)
     if own in (np.int32, np.uint32) and dtype == np.float32:
         return call.elementwise(lambda x: _float_of_bits(m, x), call.operands[0])
     raise Refused(f"bits of {own} that are read as {dtype}")
+
+
+def _joined_bits(call: Call, x: Value, dtype: np.dtype) -> Value:
+    """Integers [...] of the bits of narrower ones [..., n], the first of which has the lowest."""
+    m, bits, last = call.m, 8 * x.dtype.itemsize, x.ndim - 1
+    shape = call.shape(0)[:-1]
+    whole: Value | None = None
+    for at in range(dtype.itemsize // x.dtype.itemsize):
+        own = call.reshaped(m.narrow(x, last, at, 1), shape)
+        own = m.mul(m.cast(functions.wrapped(m, own, np.dtype(f"uint{bits}")), "i64"), np.int64(1 << bits * at))
+        whole = own if whole is None else m.add(whole, own)
+    assert whole is not None
+    return functions.wrapped(m, whole, dtype)
+
+
+def _parted_bits(call: Call, x: Value, dtype: np.dtype) -> Value:
+    """The bits of integers [...] as narrower ones [..., n], the lowest first."""
+    m, bits = call.m, 8 * dtype.itemsize
+    wide, parts = functions.wrapped(m, x, np.dtype(np.int64)), []
+    for at in range(x.dtype.itemsize // dtype.itemsize):
+        own = functions.wrapped(m, m.floor_div(wide, np.int64(1 << bits * at)), dtype)
+        parts.append(call.reshaped(own, [*call.shape(0), 1]))
+    return m.concat(parts, x.ndim)
 
 
 def _float_of_bits(m: GraphModule, x: Value) -> Value:

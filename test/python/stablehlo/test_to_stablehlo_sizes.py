@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Modules of symbolic sizes are written once, and mean at each size what they meant: read again, and run by JAX."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import stablehlo_sizes
+
+import rlx_mlir as rlx
+from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.exports.stablehlo.builder import Builder
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.semantics.function import arguments, entry_function
+from rlx_mlir.verify.inputs import draw
+
+Module = rlx.GraphModule
+SIZES = ({"b": 2, "s": 7}, {"b": 1, "s": 1}, {"b": 3, "s": 16})
+
+
+def elements(m: Module) -> Any:
+    x, row = m.input("x", ["b", "s", 5]), m.input("row", ["s", 1])
+    joined = m.where(x > row, x * row, m.maximum(x, 0.5)) + m.input("one", [1, 1, 5])
+    whole = m.floor_rem(m.cast(x * 9.0, "i32"), 4)
+    return [joined, m.gelu(x), m.gelu_approx(x), m.silu(x), m.atan(x), m.erfc(x), whole, m.cast(x, "f16")]
+
+
+def shapes(m: Module) -> Any:
+    x = m.input("x", ["b", "s", 6])
+    flat = m.reshape(x, ["b*s", 6])
+    found = [flat, m.reshape(flat, ["s", "b", 3, 2]), m.transpose(x, [2, 0, 1]), m.concat([x, x], 1)]
+    found += [m.narrow(x, 2, 1, 3), x[:, :, ::-2], m.flip(x, 1), m.iota(["b", "s"], 1), m.dim(x, 1), m.dim(flat, 0)]
+    found += [m.expand(m.reshape(m.iota(["s"], 0), [1, "s"]), ["b", "s"]), m.concat([x[:, :1], x], 1)]
+    found += [
+        x[:, 1:],
+        x[:, -1:],
+        x[:, :1],
+        x[:, ::2],
+        x[:, ::-1],
+        x[:, ::-3],
+        x[:, 1::2],
+        x[:, : m.size("s") // 2],
+        x[:, m.size("s") // 2 :],
+    ]
+    return found
+
+
+def reductions(m: Module) -> Any:
+    x = m.input("x", ["b", "s", 5])
+    found = [m.reduce(x, kind, axes) for kind in ("sum", "mean", "max", "prod") for axes in ([1], [0, 1], [2])]
+    return [*found, m.mean(x, 1, keep_dims=True), m.any(x > 0, 0), m.softmax(x, 1), m.softmax(x, 2), m.cumsum(x, 2)]
+
+
+def indices(m: Module) -> Any:
+    x, table = m.input("x", ["b", "s", 3]), m.param("table", [9, 4])
+    places = m.input("places", ["b", "s"], "i64")
+    at = m.constant(np.array(2, np.int32))
+    found = [m.gather(table, places), m.gather(x, m.constant(np.array([2, 0])), 2), m.gather(x, at, 1)]
+    moved = m.dynamic_slice(m.param("long", [20, 4]), at, "s", 0)
+    return [*found, m.scatter_add(x, np.array([0, 2, 0], np.int32), 4, 2), moved, m.dynamic_update_slice(x, x, at, 1)]
+
+
+def products(m: Module) -> Any:
+    a, b = m.input("a", ["b", "s", 4]), m.input("c", ["b", "s", 4])
+    square = m.matmul(a, b, transpose_rhs=True)
+    dots = m.dot_general(a, b, lhs_contracting=[1], rhs_contracting=[1], lhs_batch=[0], rhs_batch=[0])
+    return [m.matmul(a, m.param("w", [4, 6])), square, m.matmul(square, b), dots]
+
+
+def blocks(m: Module) -> Any:
+    x, g, b = m.input("x", ["b", "s", 16]), m.param("g", [16]), m.param("beta", [16])
+    cos, sin = m.param("cos", [16, 4]), m.param("sin", [16, 4])
+    p = m.primitives
+    found = [p.rms_norm(x, g), m.layer_norm(x, g, b), p.rope(x, cos, sin, head_dim=8, style="half")]
+    pos = m.input("pos", ["b"], "i32")
+    found.append(p.rope(x, cos, sin, pos=pos, head_dim=8, n_rot=4, style="interleaved"))
+    k, mask = m.input("k", ["b", 17, 8]), m.input("seen", ["b", 17], "i1")
+    for kind, more in (("none", {}), ("causal", {}), ("sliding_window", {"window": 3}), ("custom", {"mask": mask}),
+                       ("bias", {"mask": m.input("bias", [1, 2, "s", 17])}),
+                       ("causal", {"pos": pos, "softcap": 5.0, "scale": 0.3})):  # fmt: skip
+        given = {"num_heads": 2, "num_kv_heads": 1, "head_dim": 8, "mask_kind": kind, **more}
+        found.append(p.attention(x, k, k, **given))
+    return found
+
+
+FAMILIES: dict[str, Callable[[Module], Any]] = {
+    own.__name__: own for own in (elements, shapes, reductions, indices, products, blocks)
+}
+
+
+def built(family: str) -> Module:
+    m = Module.mir(family)
+    m.set_outputs({f"y{number}": value for number, value in enumerate(FAMILIES[family](m))})
+    return m
+
+
+def compared(found: Any, wanted: dict[str, np.ndarray], what: str) -> None:
+    for (name, want), array in zip(wanted.items(), found, strict=True):
+        assert (array.shape, array.dtype) == (want.shape, want.dtype), f"{what}: {name}"
+        tolerance = 2e-3 if want.dtype == np.float16 else 5e-6
+        np.testing.assert_allclose(array, want, atol=tolerance, rtol=tolerance, err_msg=f"{what}: {name}")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax isn't installed")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_jax_runs_it_at_every_size(family: str) -> None:
+    m = built(family)
+    text = rlx.to_stablehlo(m)
+    for sizes in SIZES:
+        values = draw(arguments(entry_function(m.ir_module)), sizes)
+        compared(stablehlo_sizes.run(text, list(values.values())), rlx.interpret(m, values), f"{family} at {sizes}")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_types_say_which_sizes_are_open(family: str) -> None:
+    m = built(family)
+    text = rlx.to_stablehlo(m)
+    bound = rlx.to_stablehlo(m.bind(b=2, s=7))
+    assert "?x" in text
+    assert "dynamic_" not in bound.replace("dynamic_slice", "").replace("dynamic_update_slice", "")
+    assert "?" not in bound
+
+
+def test_what_is_written_is_read_again() -> None:
+    m = Module.mir("layer")
+    x = m.input("x", ["b", "s", 16])
+    m.set_outputs(
+        {"y": m.softmax(m.matmul(m.layer_norm(x, m.param("g", [16]), m.param("h", [16])), m.param("w", [16, 5])))}
+    )
+    again = rlx.from_stablehlo(rlx.to_stablehlo(m))
+    assert [len(value.shape) for value in again.module.inputs] == [3, 1, 1, 2]
+    for sizes in SIZES:
+        values = draw(arguments(entry_function(m.ir_module)), sizes)
+        compared(again.interpret(values).values(), rlx.interpret(m, values), str(sizes))
+
+
+def test_sizes_that_have_to_be_numbers_are_listed() -> None:
+    m = Module.mir("open")
+    x = m.input("x", ["n", 3, 8, 8])
+    m.set_outputs({"y": m.conv2d(x, m.param("w", [4, 3, 3, 3])), "z": m.top_k(m.reshape(x, ["n", 192]), 2)[0]})
+    with pytest.raises(UnsupportedError) as caught:
+        rlx.to_stablehlo(m)
+    assert "'open' has 2 operations without a counterpart in StableHLO" in str(caught.value)
+    assert "its sizes are symbolic: give them numbers by `bind`" in str(caught.value)
+
+
+def test_symbols_that_no_argument_has_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="no argument has a dimension of the size 'n'"):
+        Builder().extent(Size.of("n") + 1)
