@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import covering
+import levels
 import pytest
 import seeds
 import tiny_models
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seeds.shuffle(items)
 
 
+@pytest.hookimpl(tryfirst=True)  # before fixtures of any scope are made
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The level at which LLVM optimises what is compiled for a test."""
+    levels.settle(item)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cache of compiled modules of the session's own, one for all its processes; models are found where they are."""
@@ -91,6 +98,16 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, which is empty."""
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models run by the interpreter: the test is about the command line."""
+    from interpreted import compile_interpreted
+
+    from rlx_mlir.models import compiling
+
+    monkeypatch.setattr(compiling, "compile_program", compile_interpreted)
 
 
 @pytest.fixture
