@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Hypothesis draws from the run's seed, where its own option doesn't say otherwise."""
+    gc.disable()  # what collection makes stays: looking through it again and again takes a third of its time
     seeds.settle(seeds.SHUFFLE)  # before workers start, which inherit both
     if getattr(config.option, "hypothesis_seed", None) is None:
         config.option.hypothesis_seed = seeds.seed()
@@ -50,6 +51,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_collection_finish() -> None:
     """What collection made stays until the end: the collector needn't look through it in every test."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
