@@ -2,9 +2,9 @@
 """How far LLVM optimises what tests compile: not at all where they are about something else than the code of kernels.
 
 At level 0, LLVM takes a tenth of the time, and a compilation half of it. What graphs become is tested as users run it
-in test/python/lowering, and so are real models, which would take too long otherwise. Kernels on their own are compiled
-at level 0, too: what templates print doesn't depend on it. RLX_LEVEL in the environment is for all tests:
-`test/run.py --all`, which .ci/nightly runs, has level 2 everywhere.
+in some files, and so are real models, which would take too long otherwise; the emulator of GPUs would, too. Elsewhere,
+what our passes and templates say is tested, which doesn't depend on the level. RLX_LEVEL in the environment is for all
+tests: `test/run.py --all`, which .ci/nightly runs, has level 2 everywhere.
 """
 
 from __future__ import annotations
@@ -13,26 +13,23 @@ import os
 
 import pytest
 
-#: Folders whose tests are of programs around the kernels.
-PLAIN = frozenset(
-    {
-        "autodiff",
-        "finetuning",
-        "fuzz",
-        "hir",
-        "mir",
-        "models",
-        "onnx_files",
-        "pytorch",
-        "quantizing",
-        "runtime",
-        "serving",
-        "stablehlo",
-        "tools",
-        "training",
-    }
+#: Tests of compiled graphs, and of the time that compiling takes.
+OPTIMISED = frozenset(
+    f"test_{name}.py"
+    for name in (
+        "compile_block",
+        "compile_cases",
+        "compile_errors",
+        "compile_halves",
+        "compile_ops",
+        "compile_scaling",
+        "control_kernels",
+        "donation",
+        "dynamic_sizes",
+        "limits",
+    )
 )
-#: Fixtures of models that are too large for such code.
+#: Fixtures of models that are too large for other code.
 REAL_MODELS = frozenset({"smollm2_path", "gemma3_path"})
 _GIVEN = os.environ.get("RLX_LEVEL")
 
@@ -41,10 +38,11 @@ def settle(item: pytest.Item) -> None:
     """Sets the level that a test, and the fixtures made for it, find in the environment."""
     if _GIVEN is not None:
         return
-    if item.path.parent.name in PLAIN and "gpu" not in item.path.name and not REAL_MODELS & set(item.fixturenames):
-        os.environ["RLX_LEVEL"] = "0"
-    else:
+    gpu = "gpu" in item.path.name or item.path.parent.name == "codegen_gpu"
+    if gpu or item.path.name in OPTIMISED or REAL_MODELS & set(item.fixturenames):
         os.environ.pop("RLX_LEVEL", None)
+    else:
+        os.environ["RLX_LEVEL"] = "0"
 
 
 def of_kernel(text: str) -> int:
