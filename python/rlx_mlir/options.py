@@ -60,8 +60,8 @@ class CompileOptions:
         ptx: of GPUs: the version of PTX, such as ``8.6``; the least that has the chip's instructions where empty.
         cubin: of GPUs: whether artefacts have machine code beside PTX, which spares the driver to compile it. `auto`
             for target `nvptx`, where a ptxas is found; `always`, which is an error where none is; `never`.
-        level: LLVM's optimisation level, 0 to 3. By default what the environment's RLX_LEVEL says, or 2. At 0, LLVM takes
-            a tenth of the time, and what it makes runs many times as long.
+        level: LLVM's optimisation level, 0 to 3. By default what the environment's RLX_LEVEL says, or 2. At 0, LLVM
+            takes a tenth of the time, and what it makes runs many times as long.
         choices: of kernels by name, what their templates or schedules do in place of their rule (`rlx tune`):
             tile_rows, prefetch and others, see docs/performance.md; of GPUs docs/gpu.md lists them.
         verify: True checks after each stage that the module keeps its contract; `numeric` checks also that each pass,
