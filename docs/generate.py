@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 # The tables are those of the defaults: verification between stages adds steps to pipelines.
 os.environ.pop("RLX_VERIFY", None)
+os.environ.pop("RLX_LEVEL", None)
 
 ROOT = Path(__file__).resolve().parent.parent
 DIALECTS = ("hir", "mir")

@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SLOW = "slow or network"
 
 
-def run(name: str, *arguments: str) -> bool:
-    """Runs a test runner in the project's folder; whether every test passed."""
+def run(name: str, *arguments: str, **variables: str) -> bool:
+    """Runs a test runner in the project's folder, with such variables of the environment; whether every test passed."""
     print("+", name, *arguments, flush=True)
     start = ["-m", "pytest"] if name == "pytest" else ["-c", "from lit.main import main; main()"]
     # Each test is a process's alone: threads of numpy that wait for work would take processors from others.
-    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
+    environment = {"OPENBLAS_NUM_THREADS": "1", **variables, **os.environ}
     status = subprocess.run([sys.executable, *start, *arguments], cwd=ROOT, env=environment, check=False).returncode
     if status < 0:  # It can't say so itself.
         print(f"{name} was ended by signal {-status}; 9 is what a lack of memory looks like", file=sys.stderr)
@@ -44,7 +44,9 @@ def main() -> int:
     # pytest comes last: its closing line counts the tests. Neighbours share what they compile: they stay together.
     # The longest ones are named, so that who makes the run longer sees it.
     spent = ["--durations=25", "--durations-min=3"]
-    if not run("pytest", "-q", "-n", str(options.jobs), "--dist", "worksteal", *spent, *marks):
+    # Where time doesn't matter, every test runs the code that users run, see levels.py.
+    level = {"RLX_LEVEL": "2"} if options.all or options.slow else {}
+    if not run("pytest", "-q", "-n", str(options.jobs), "--dist", "worksteal", *spent, *marks, **level):
         passed = False
     if not passed:
         print("some tests failed", file=sys.stderr)

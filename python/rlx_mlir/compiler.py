@@ -6,7 +6,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
@@ -42,6 +43,9 @@ RESUMABLE = STARTS[2:]
 
 #: Attribute of a module whose kernels have code: what that is made for.
 MACHINE = "mir.machine"
+
+#: Stages that code of kernels is lowered to, by many small passes.
+LOWERED = ("cpu", "llvm", "gpu", "nvvm", "host")
 
 #: In place of fusion and outlining: a kernel for each operation as it is written.
 APART = "mir-hoist-params,mir-outline-kernels{apart=true}"
@@ -475,7 +479,7 @@ class Compilation:
                 if observers := [o for o in (self._dumper, self.verifier) if o is not None]:
                     run_observed(self.module, pipeline, observers)
                 else:
-                    self._run_pipeline(pipeline)
+                    self._run_pipeline(pipeline, each=stage not in LOWERED)
             with self.module.context:
                 self._mark(stage)
                 self._read(stage)
@@ -485,12 +489,22 @@ class Compilation:
                 break
         return seconds
 
-    def _run_pipeline(self, pipeline: str) -> None:
-        """Runs one pipeline on the module; UnsupportedError where a pass finds what has no code."""
+    def _run_pipeline(self, pipeline: str, *, each: bool = True) -> None:
+        """Runs one pipeline on the module, and verifies what each pass makes, or what all of them make together."""
         from rlx_mlir.rewriting import run_pipeline
+        from rlx_mlir.rewriting.steps import run_and_verify
 
+        with self._without_code():
+            if each:
+                run_pipeline(self.module, pipeline)
+            else:
+                run_and_verify(self.module, pipeline)
+
+    @contextmanager
+    def _without_code(self) -> Iterator[None]:
+        """Raises UnsupportedError where a pass finds what has no code."""
         try:
-            run_pipeline(self.module, pipeline)
+            yield
         except PassError as error:
             cause: BaseException | None = error
             while cause is not None and not isinstance(cause, UnsupportedError):

@@ -25,6 +25,14 @@ TARGETS = ("cpu", "nvptx", "cuda")
 _VERIFY: dict[str, bool | str] = {"1": True, "numeric": "numeric"}
 
 
+def _level() -> int:
+    """The optimisation level that the environment says; raises InputError where it says none."""
+    text = os.environ.get("RLX_LEVEL") or "2"
+    if text not in ("0", "1", "2", "3"):
+        raise InputError(f"RLX_LEVEL expects a level from 0 to 3, but is {checks.shown(text)}")
+    return int(text)
+
+
 @dataclass(frozen=True)
 class CompileOptions:
     """How to compile.
@@ -52,7 +60,8 @@ class CompileOptions:
         ptx: of GPUs: the version of PTX, such as ``8.6``; the least that has the chip's instructions where empty.
         cubin: of GPUs: whether artefacts have machine code beside PTX, which spares the driver to compile it. `auto`
             for target `nvptx`, where a ptxas is found; `always`, which is an error where none is; `never`.
-        level: LLVM's optimisation level, 0 to 3.
+        level: LLVM's optimisation level, 0 to 3. By default what the environment's RLX_LEVEL says, or 2. At 0, LLVM
+            takes a tenth of the time, and what it makes runs many times as long.
         choices: of kernels by name, what their templates or schedules do in place of their rule (`rlx tune`):
             tile_rows, prefetch and others, see docs/performance.md; of GPUs docs/gpu.md lists them.
         verify: True checks after each stage that the module keeps its contract; `numeric` checks also that each pass,
@@ -80,7 +89,7 @@ class CompileOptions:
     chip: str = ""
     ptx: str = ""
     cubin: str = "auto"
-    level: int = 2
+    level: int = field(default_factory=_level)
     choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     verify: bool | str = field(default_factory=lambda: _VERIFY.get(os.environ.get("RLX_VERIFY", ""), False))
     dump_dir: str | os.PathLike[str] | None = field(default_factory=lambda: os.environ.get("RLX_DUMP_DIR") or None)

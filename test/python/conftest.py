@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import covering
+import levels
 import pytest
 import seeds
 import tiny_models
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Hypothesis draws from the run's seed, where its own option doesn't say otherwise."""
+    gc.disable()  # what collection makes stays: looking through it again and again takes a third of its time
     seeds.settle(seeds.SHUFFLE)  # before workers start, which inherit both
     if getattr(config.option, "hypothesis_seed", None) is None:
         config.option.hypothesis_seed = seeds.seed()
@@ -49,6 +51,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_collection_finish() -> None:
     """What collection made stays until the end: the collector needn't look through it in every test."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
@@ -71,6 +74,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seeds.shuffle(items)
 
 
+@pytest.hookimpl(tryfirst=True)  # before fixtures of any scope are made
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The level at which LLVM optimises what is compiled for a test."""
+    levels.settle(item)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cache of compiled modules of the session's own, one for all its processes; models are found where they are."""
@@ -91,6 +100,16 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, which is empty."""
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models run by the interpreter: the test is about the command line."""
+    from interpreted import compile_interpreted
+
+    from rlx_mlir.models import compiling
+
+    monkeypatch.setattr(compiling, "compile_program", compile_interpreted)
 
 
 @pytest.fixture

@@ -84,12 +84,14 @@ class _Timed(Compilation):
         super().__init__(module, options)
         self.passes: list[PassTime] = []
 
-    def _run_pipeline(self, pipeline: str) -> None:
+    def _run_pipeline(self, pipeline: str, *, each: bool = True) -> None:
+        from rlx_mlir.rewriting import run_pipeline
         from rlx_mlir.rewriting.pipelines import pass_name, split
 
         for step in split(pipeline):
             begin = time.perf_counter()
-            super()._run_pipeline(step)
+            with self._without_code():
+                run_pipeline(self.module, step, verify=each)
             self.passes.append(PassTime(pass_name(step), time.perf_counter() - begin))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from rlx_mlir import ir
+from rlx_mlir.errors import PassError
 from rlx_mlir.rewriting.pipelines import split
 from rlx_mlir.rewriting.registry import run_pipeline
 
@@ -26,6 +27,23 @@ def run_observed(module: ir.Module, pipeline: str, observers: Iterable[Observer]
         if not ir.native.is_equivalent(before.operation, module.operation):
             for observer in observers:
                 observer.changed(step, before, module)
+
+
+def run_and_verify(module: ir.Module, pipeline: str) -> None:
+    """Runs a pipeline on a module, and verifies what its passes made of it together.
+
+    Verifying after each of many small passes takes about as long as the passes themselves. Where one fails, or the
+    result isn't valid, they run again on the module as it was, each verified: so errors name the pass that is to blame.
+
+    Raises as `run_pipeline`.
+    """
+    before = clone(module)
+    try:
+        run_pipeline(module, pipeline, verify=False)
+        module.operation.verify()
+    except (PassError, ir.MLIRError) as error:
+        run_pipeline(before, pipeline)
+        raise PassError(f"pipeline '{pipeline}' failed once, and not again: {error}") from error
 
 
 def clone(module: ir.Module) -> ir.Module:

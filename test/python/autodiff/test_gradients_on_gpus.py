@@ -133,6 +133,7 @@ def test_a_step_of_training():
     check(step.module, {name: np.asarray(array) for name, array in values.items()})
 
 
+@pytest.mark.slow  # its layers are those of test_gradients_of_a_layer, its optimiser that of test_a_step_of_training
 def test_a_step_of_a_low_rank_adapter(tiny_llama: Path) -> None:
     """Of a model whose weights are packed."""
     file = GGUFFile(tiny_llama)

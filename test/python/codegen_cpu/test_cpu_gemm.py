@@ -508,38 +508,46 @@ def given_outputs(case: Case) -> list[np.ndarray]:
     return [np.zeros((*case.leading, case.n), DTYPES[case.element])]
 
 
-@pytest.mark.parametrize("bits", [8, 15, 22])
-@pytest.mark.parametrize("target", ["512", "256", "128"])
-def test_extreme_integers(target: str, bits: int) -> None:
+def extremes() -> list[Any]:
+    """Each scheme for each target and each number of bits; those that are quick take turns with one of the others."""
+    cases = []
+    for turn, scheme in enumerate(BLOCK_SCHEMES):
+        found = list(itertools.product(["512", "256", "128"], [8, 15, 22] if scheme in NARROW_SCHEMES else [8, 15]))
+        marks = [[] if number == turn % len(found) else [pytest.mark.slow] for number in range(len(found))]
+        cases += [pytest.param(*case, scheme, marks=own) for case, own in zip(found, marks, strict=True)]
+    return cases
+
+
+@pytest.mark.parametrize(("target", "bits", "scheme"), extremes())
+def test_extreme_integers(target: str, bits: int, scheme: str) -> None:
     """Largest products: weights at both ends of their range against the largest activations, and the largest digits."""
     n, top = 16, 127 * 2 ** (bits - 8)
     edges = [63, 64, 65, 127, 128, 8128, 8191, 8192] if bits > 8 else []
-    for scheme in BLOCK_SCHEMES if bits < 22 else NARROW_SCHEMES:
-        k = max(64, SCHEMES[scheme].block)
-        rng = np.random.default_rng(3)
-        rows = rng.choice(np.array([0x00, 0xFF, 0x80, 0x7F], np.uint8), (n, formats.get_format(scheme).row_bytes(k)))
-        rows[:4], rows[4:8] = 0x00, 0xFF
-        set_scales(scheme, rows, 0.5)
-        ends = np.array([-top, top, *edges, *(-edge for edge in edges)], WORDS[bits])
-        q = rng.choice(ends, (2, k))
-        q[0] = top
-        scale = np.full((2, k // 32), 0.5, np.float32)
-        total = q.reshape(2, -1, 32).sum(axis=-1, dtype=np.int32)
-        weight = formats.decode(scheme, rows, k).astype(np.float64)
-        expected = (q * 0.5) @ weight.T
-        # Every partial sum is exact in f32, but for large integers times the scales of sub-blocks.
-        whole = bits == 8 and SCHEMES[scheme].sub == SCHEMES[scheme].block
-        sizes = np.abs(q * 0.5).sum(axis=-1)[:, None] * 3 * np.abs(weight).max(axis=-1)
-        limit = 0.0 if whole else 2.0**-22 * sizes
-        panels = formats.pack_panels(scheme, rows, k).view(np.int8)
-        for variant in (target, f"vnni{target}"):
-            for shape in ((2,), (None,)):
-                if variant not in ALL_TARGETS:
-                    continue
-                need(ALL_TARGETS[variant])
-                text = gemm_int8(ALL_TARGETS[variant], Product("product", (*shape, k), n), scheme, bits)
-                result = compiled("product", text)([q, scale, total, panels], [np.zeros((2, n), np.float32)])[0]
-                assert (np.abs(result - expected) <= limit).all(), f"{scheme} {variant} {shape}"
+    k = max(64, SCHEMES[scheme].block)
+    rng = np.random.default_rng(3)
+    rows = rng.choice(np.array([0x00, 0xFF, 0x80, 0x7F], np.uint8), (n, formats.get_format(scheme).row_bytes(k)))
+    rows[:4], rows[4:8] = 0x00, 0xFF
+    set_scales(scheme, rows, 0.5)
+    ends = np.array([-top, top, *edges, *(-edge for edge in edges)], WORDS[bits])
+    q = rng.choice(ends, (2, k))
+    q[0] = top
+    scale = np.full((2, k // 32), 0.5, np.float32)
+    total = q.reshape(2, -1, 32).sum(axis=-1, dtype=np.int32)
+    weight = formats.decode(scheme, rows, k).astype(np.float64)
+    expected = (q * 0.5) @ weight.T
+    # Every partial sum is exact in f32, but for large integers times the scales of sub-blocks.
+    whole = bits == 8 and SCHEMES[scheme].sub == SCHEMES[scheme].block
+    sizes = np.abs(q * 0.5).sum(axis=-1)[:, None] * 3 * np.abs(weight).max(axis=-1)
+    limit = 0.0 if whole else 2.0**-22 * sizes
+    panels = formats.pack_panels(scheme, rows, k).view(np.int8)
+    for variant in (target, f"vnni{target}"):
+        for shape in ((2,), (None,)):
+            if variant not in ALL_TARGETS:
+                continue
+            need(ALL_TARGETS[variant])
+            text = gemm_int8(ALL_TARGETS[variant], Product("product", (*shape, k), n), scheme, bits)
+            result = compiled("product", text)([q, scale, total, panels], [np.zeros((2, n), np.float32)])[0]
+            assert (np.abs(result - expected) <= limit).all(), f"{variant} {shape}"
 
 
 @pytest.mark.parametrize("bits", [8, 15, 22])

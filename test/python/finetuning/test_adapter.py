@@ -173,14 +173,12 @@ def test_models_of_each_family_have_adapters(tmp_path: Path, architecture: str) 
 
 def test_generation_with_an_adapter_is_greedy_by_its_logits(tiny_llama: Path, written: Path) -> None:
     """Prompts and single tokens go through both modules."""
-    model = load_model(tiny_llama, lora=written)
+    model = load_model(tiny_llama, lora=written, activations="exact")
     generation = model.generate(TOKENS, greedy=True, max_tokens=5, ignore_eos=True)
     generation.read()
     assert len(generation.ids) == 5
     logits = model.logits([*TOKENS, *generation.ids[:-1]])
-    leads = np.sort(logits[len(TOKENS) - 1 :], axis=1)[:, -1] - np.sort(logits[len(TOKENS) - 1 :], axis=1)[:, -2]
-    chosen = logits[len(TOKENS) - 1 :].argmax(axis=1)
-    assert all(own == wanted or lead < 0.2 for own, wanted, lead in zip(generation.ids, chosen, leads, strict=True))
+    assert generation.ids == logits[len(TOKENS) - 1 :].argmax(axis=1).tolist()
     assert "lora_a" in model.emit("decode", "mir")
 
 

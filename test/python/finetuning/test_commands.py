@@ -44,12 +44,14 @@ def tuned(tiny_llama: Path, data: Path, tmp_path_factory: pytest.TempPathFactory
     return folder
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_an_adapter_answers_as_it_was_taught(tiny_llama: Path, tuned: Path) -> None:
     question = ("generate", tiny_llama, "hello", "--chat", "--greedy", "--max-tokens", 12, "--activations", "exact")
     assert rlx(*question, "--lora", tuned).stdout == "the cat sat\n"
     assert rlx(*question).stdout != "the cat sat\n"
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_merged_files_are_the_model_with_the_adapter(tiny_llama: Path, tuned: Path, tmp_path: Path) -> None:
     merged = tmp_path / "merged.gguf"
     result = rlx("merge-lora", tiny_llama, tuned, "-o", merged, "--type", "f16")

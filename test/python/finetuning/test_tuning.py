@@ -82,6 +82,10 @@ def test_packed_examples_do_not_see_each_other(tmp_path: Path, architecture: str
         assert loss(packed, counted) == pytest.approx(loss(alone, alone.counted), rel=1e-5)
 
 
+class Built(Exception):
+    """A graph is built: nothing that was compiled is taken in its place."""
+
+
 def test_a_step_that_was_compiled_is_found_without_its_graph(
     tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,20 +93,14 @@ def test_a_step_that_was_compiled_is_found_without_its_graph(
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     file = GGUFFile(tiny_llama)
     config = ModelConfig.from_gguf(file)
-    built: list[LossGraph] = []
-    build = LossGraph.build
-    monkeypatch.setattr(LossGraph, "build", lambda own: built.append(own) or build(own))
+    rows, own = rows_of(examples(), 32), Settings(4, 2, 4.0, ("attn_v",), batch=2, rate=1e-2)
+    first = FineTuning(file, config, rows, own)
 
-    def begun(rows: Rows, settings: Settings, **options: int) -> tuple[int, FineTuning]:
-        built.clear()
-        tuning = FineTuning(file, config, rows, settings, **options)
-        return len(built), tuning
+    def built(graph: LossGraph) -> None:
+        raise Built
 
-    rows, own = rows_of(examples(), 32), Settings(4, 2, 4.0, batch=2, rate=1e-2)
-    count, first = begun(rows, own)
-    assert count == 1
-    count, again = begun(rows, replace(own, steps=9, seed=0, warmup=1))  # numbers of a step that are inputs
-    assert count == 0
+    monkeypatch.setattr(LossGraph, "build", built)
+    again = FineTuning(file, config, rows, replace(own, steps=9, seed=0, warmup=1))  # numbers of a step that are inputs
     assert (again.memory, again.recomputed) == (first.memory, ())
     assert again.step().loss == first.step().loss
     changed = [
@@ -114,24 +112,10 @@ def test_a_step_that_was_compiled_is_found_without_its_graph(
         replace(own, clip_norm=0.5),
         replace(own, targets=("attn_k",)),
     ]
-    assert [begun(rows, other)[0] for other in changed] == [1] * len(changed)
-    assert begun(rows_of(examples(), 32, pack=True), own)[0] == 1
-    assert begun(rows_of(examples(), 31, exact=True), own)[0] == 1
-
-
-def test_blocks_that_are_computed_again_are_known_of_a_step_that_is_found(
-    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
-    file = GGUFFile(tiny_llama)
-    config = ModelConfig.from_gguf(file)
-    rows, own = rows_of(examples(), 64, exact=True), Settings(4, 2, 4.0, batch=4)
-    # What threads have for themselves isn't known before code is made: the limit is for the plan.
-    limit = FineTuning(file, config, rows, own)._trainer.memory.peak_donated - 1
-    first = FineTuning(file, config, rows, own, memory_limit=limit)
-    assert first.recomputed
-    monkeypatch.setattr(LossGraph, "build", lambda own: pytest.fail("built again"))
-    assert FineTuning(file, config, rows, own, memory_limit=limit).recomputed == first.recomputed
+    others = [rows_of(examples(), 32, pack=True), rows_of(examples(), 31, exact=True)]
+    for other, settings in [*((rows, settings) for settings in changed), *((other, own) for other in others)]:
+        with pytest.raises(Built):
+            FineTuning(file, config, other, settings)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3"])
@@ -262,8 +246,11 @@ def test_runs_go_on_from_checkpoints_with_the_same_bits(trained: tuple[FineTunin
         assert np.array_equal(array, wanted[name]), name
 
 
-def test_less_memory_gives_the_same_bits(trained: tuple[FineTuning, Path]) -> None:
-    """As few layers as possible are computed again; where all of them don't bring a step within, that is said."""
+def test_less_memory_gives_the_same_bits(trained: tuple[FineTuning, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As few layers as possible are computed again; where all of them don't bring a step within, that is said.
+
+    Which ones were is known of a step that is found compiled, too.
+    """
     tuning, _ = trained
     rows, settings = rows_of(examples(), 64, exact=True), replace(SETTINGS, batch=4, accumulate=1)
     whole = FineTuning(tuning.file, tuning.config, rows, settings)
@@ -277,6 +264,9 @@ def test_less_memory_gives_the_same_bits(trained: tuple[FineTuning, Path]) -> No
             assert np.array_equal(own, wanted)
     with pytest.raises(InputError, match=r"with all of its \d blocks computed again, but the limit is 1\.0 KiB"):
         FineTuning(tuning.file, tuning.config, rows, settings, memory_limit=1024)
+    monkeypatch.setattr(LossGraph, "build", lambda own: pytest.fail("built again"))
+    found = FineTuning(tuning.file, tuning.config, rows, settings, memory_limit=int(0.85 * whole.memory))
+    assert found.recomputed == less.recomputed
 
 
 def test_checkpoints_of_other_runs_are_refused(trained: tuple[FineTuning, Path]) -> None:

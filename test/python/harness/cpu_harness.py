@@ -14,6 +14,7 @@ import mmap
 from collections.abc import Sequence
 from typing import Any
 
+import levels
 import numpy as np
 from machine_code import loaded
 
@@ -21,7 +22,7 @@ from rlx_mlir import ir
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.program import Argument, Program, Step
 from rlx_mlir.lowering.pipelines import LLVM
-from rlx_mlir.rewriting import run_pipeline
+from rlx_mlir.rewriting.steps import run_and_verify
 
 # What the instructions of the tests' targets need; the machine's own features are used for the code itself.
 TARGETS = {
@@ -104,8 +105,8 @@ class Kernel:
             for op in module.body:
                 op.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
                 op.attributes["sym_visibility"] = ir.StringAttr.get("public")
-            run_pipeline(module, LOWER)
-            self._code = loaded(module, 1)
+            run_and_verify(module, LOWER)
+            self._code = loaded(module, levels.of_kernel(text))
 
     def _call(
         self, part: str, arguments: Sequence[_Descriptor | int], result: type[ctypes.c_int64] | None = None

@@ -24,7 +24,7 @@ from ptx_emulator.tensormap import TensorMap
 from rlx_mlir import ir
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.lowering.gpu.ptx import ptx_of
-from rlx_mlir.rewriting import run_pipeline
+from rlx_mlir.rewriting.steps import run_and_verify
 
 
 @functools.cache
@@ -34,7 +34,7 @@ def ptx(device: str, chip: str) -> str:
         module = ir.Module.parse(
             f"module attributes {{gpu.container_module}} {{\ngpu.module @kernels {{\n{SMEM}\n{device}\n}}\n}}"
         )
-        run_pipeline(module, f"rlx-gpu-to-nvvm,gpu.module(convert-nvvm-to-llvm),gpu-emit-ptx{{chip={chip} level=2}}")
+        run_and_verify(module, f"rlx-gpu-to-nvvm,gpu.module(convert-nvvm-to-llvm),gpu-emit-ptx{{chip={chip} level=2}}")
         return ptx_of(module)
 
 

@@ -21,7 +21,7 @@ from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir import PackedWeight, evaluate, result_dims
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.numerics import parts
-from rlx_mlir.rewriting import run_pipeline
+from rlx_mlir.rewriting.steps import run_and_verify
 
 LOWER = (
     "builtin.module(func.func(mir-to-linalg),rlx-strip-signedness,"
@@ -125,7 +125,7 @@ def run(cases: Sequence[Case], level: int = 0) -> list[tuple[Case, list[np.ndarr
             results = evaluate(built[0], operands)
             _check_dims(item, built[0], results)
             expected.append(results)
-        run_pipeline(module, LOWER)
+        run_and_verify(module, LOWER)
         code = loaded(module, level)
         actual = [_call(code, f"f{i}", cases[i], expected[i]) for i in range(len(cases))]
     return list(zip(cases, expected, actual, strict=True))

@@ -8,8 +8,9 @@ import time
 import numpy as np
 import pytest
 
-from rlx_mlir import Executable, GraphModule, compile
+from rlx_mlir import Executable, GraphModule, compile, emit
 from rlx_mlir.fuzz import scaling
+from rlx_mlir.lowering.outline import MAX_JOINED, MAX_JOINED_DYNAMIC
 
 
 def compiled(module: GraphModule) -> tuple[Executable, float]:
@@ -60,6 +61,21 @@ def test_time_is_linear_in_what_computes_an_index(op: str) -> None:
     assert long < 8 * 3 * max(short, 0.1)
     index, table = np.array([0, 0, 0, 0], np.int32), np.arange(512, dtype=np.float32).reshape(64, 8)
     assert np.array_equal(executable(table, index), table[[0, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("size", [3, "n"], ids=str)
+def test_a_kernel_of_a_concatenation_joins_few(size: int | str) -> None:
+    """Many operands are joined in groups, which keep their order."""
+    most = MAX_JOINED if size == 3 else MAX_JOINED_DYNAMIC
+    count = 2 * most + 1
+    m = GraphModule.mir("joined")
+    m.set_outputs({"y": m.concat([m.input(f"x{number}", [size, 2]) for number in range(count)], 0)})
+    joined = [line.count("%") - 1 for line in emit(m, "kernels").splitlines() if " mir.concat " in line]
+    assert joined
+    assert max(joined) == most
+    inputs = {f"x{number}": np.full((3, 2), number, np.float32) for number in range(count)}
+    found = compile(m, cache=False, **({} if size == 3 else {"maxima": {"n": 3}})).run(inputs)
+    assert np.array_equal(found["y"], np.concatenate(list(inputs.values())))
 
 
 @pytest.mark.parametrize(

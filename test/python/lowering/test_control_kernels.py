@@ -100,6 +100,25 @@ def test_sizes_in_loops(batch: int) -> None:
         executable.run({**given, "x": random(41, batch, 8)})
 
 
+def test_what_a_step_gives_stays_while_the_step_goes_on() -> None:
+    """Nothing else of the step reads it; what is computed after it has memory of its own."""
+    m = GraphModule.mir("beside")
+    x, h, w = m.input("x", ["t", 3, N]), m.input("h", [3, N]), m.param("w", [N, N])
+
+    def step(state: Any, own: Any) -> Any:
+        following = m.matmul(state, w)
+        for _ in range(3):
+            own = m.matmul(own, w)
+        return following, own
+
+    last, every = m.scan(step, h, x)
+    m.set_outputs({"last": last, "every": every})
+    given = {"x": random(4, 3, N, seed=1), "h": random(3, N, seed=2), "w": random(N, N, seed=3) * F32(0.3)}
+    found = check(m, given)
+    power = np.linalg.matrix_power(given["w"].astype(np.float64), 4)
+    np.testing.assert_allclose(found["last"], given["h"] @ power, rtol=1e-4, atol=1e-5)
+
+
 def test_products_in_loops_have_kernels_and_prepared_weights() -> None:
     artifact = compiled(recurrent()).artifact
     products = [name for name, kind in artifact.kinds.items() if kind == "gemm"]

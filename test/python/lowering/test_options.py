@@ -127,7 +127,7 @@ def plain(tiny_llama: Path) -> np.ndarray:
 @pytest.mark.parametrize(
     "option",
     [  # two of those for which the model is compiled again
-        pytest.param(name, marks=[pytest.mark.slow] * (name in ("context", "chunk", "cache")))
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("context", "chunk", "cache", "kv_dtype")))
         for name in inspect.signature(load_model).parameters
         if name in LOADING
     ],

@@ -258,6 +258,22 @@ def test_verification_is_on_by_the_environment(monkeypatch: pytest.MonkeyPatch) 
     assert not CompileOptions().verify
 
 
+def test_the_level_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none is given; it is part of the key of what is kept."""
+    monkeypatch.delenv("RLX_LEVEL", raising=False)
+    assert CompileOptions().level == 2
+    for level in range(4):
+        monkeypatch.setenv("RLX_LEVEL", str(level))
+        assert CompileOptions().level == CompileOptions().as_dict()["level"] == level
+        assert CompileOptions(level=3).level == 3
+    monkeypatch.setenv("RLX_LEVEL", "")
+    assert CompileOptions().level == 2
+    for wrong in ("4", "-1", "O2", "2 "):
+        monkeypatch.setenv("RLX_LEVEL", wrong)
+        with pytest.raises(InputError, match=rf"RLX_LEVEL expects a level from 0 to 3, but is '{wrong}'"):
+            CompileOptions()
+
+
 def test_a_broken_contract_fails_the_compilation() -> None:
     """An argument that is said to be an output: whether it is given at each call isn't known."""
     arguments = '%x: tensor<4xf32> {mir.name = "x", mir.kind = "output"}'

@@ -32,6 +32,7 @@ from rlx_mlir.rewriting import (
     registry,
     run_pipeline,
 )
+from rlx_mlir.rewriting.steps import run_and_verify
 
 ROOT = Path(__file__).resolve().parents[3]
 CHAIN = """
@@ -229,6 +230,47 @@ def test_invalid_ir_names_the_pass_by_its_operation(register: Register) -> None:
     with pytest.raises(PassError, match=r"first.*'mir\.silu' op failed to verify") as caught:
         run_pipeline(parse(), f"func.func({register(break_it)})")
     assert caught.value.reproducer is not None
+
+
+def test_of_passes_that_are_verified_together_the_one_to_blame_is_named(register: Register) -> None:
+    """Though a pass before it ran well, and one after it runs well on what it left."""
+
+    def break_it(function: ir.Operation) -> None:
+        first = next(operations(function))
+        first.results[0].set_type(ir.RankedTensorType.get([5], ir.F32Type.get()))
+
+    def leave_it(function: ir.Operation) -> None:
+        pass
+
+    breaks = register(break_it)
+    pipeline = f"cse,func.func({breaks}),func.func({register(leave_it)})"
+    with pytest.raises(PassError, match=r"first.*'mir\.silu' op failed to verify") as caught:
+        run_and_verify(parse(), pipeline)
+    assert caught.value.pass_name == breaks
+    assert caught.value.reproducer is not None
+    assert breaks in Path(caught.value.reproducer).read_text().splitlines()[0]
+
+
+def test_a_pass_that_fails_is_named_where_passes_are_verified_together(register: Register) -> None:
+    def broken(function: ir.Operation) -> None:
+        raise InputError("not like that")
+
+    name = register(broken)
+    with pytest.raises(PassError, match="not like that") as caught:
+        run_and_verify(parse(), f"cse,func.func({name})")
+    assert caught.value.pass_name == name
+    assert isinstance(caught.value.__cause__, InputError)
+
+
+def test_passes_that_are_verified_together_fail_once_where_they_fail_once(register: Register) -> None:
+    times = itertools.count()
+
+    def broken(function: ir.Operation) -> None:
+        if next(times) == 0:
+            raise InputError("not the first time")
+
+    with pytest.raises(PassError, match=r"failed once, and not again: .*not the first time"):
+        run_and_verify(parse(), f"func.func({register(broken)})")
 
 
 UNDECLARED = """

@@ -54,8 +54,10 @@ def test_norms_of_constant_rows_are_beta(dtype: str) -> None:
             np.testing.assert_array_equal(value.astype(np.float32), 0.75, err_msg=f"{name}, {way}")
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    "dtype",  # in 16 bits a wrong mean is rounded to the right one
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "f32")) for name in NUMBERS],
+)
 def test_means_of_constant_rows_are_the_number(dtype: str) -> None:
     """Sums of numbers with so few digits are exact in f32, where a product with 1/41 isn't the quotient."""
     numbers = (1.0, 0.75, -3.5, 60000.0) if dtype == "f32" else NUMBERS[dtype]

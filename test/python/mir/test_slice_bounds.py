@@ -53,24 +53,39 @@ def run_both(executable: rlx.Executable, m: GraphModule, inputs: Mapping[str, An
 # -- bounds that are sizes -------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
-@given(*[st.integers(0, 7)] * 2, *[st.tuples(bounds, bounds)] * 2, st.integers(-3, 3).filter(bool))
-def test_sizes_of_slices(s: int, k: int, first: Any, last: Any, step: int) -> None:
-    """Bounds a k + b, of any sign, give as many elements as Python's slice."""
-    texts, numbers = [], []
+def with_bounds(s: int, k: int, first: Any, last: Any, step: int) -> tuple[list[Size | None], range]:
+    """Bounds a k + b, of any sign, as sizes, None where they are left out; and what Python's slice with them takes."""
+    sizes: list[Size | None] = []
+    numbers = []
     for factor, summand in (first, last):
         is_open = factor is None or summand is None
-        texts.append(None if is_open else Size.of("k") * factor + summand)
+        sizes.append(None if is_open else Size.of("k") * factor + summand)
         numbers.append(None if is_open else k * factor + summand)
-    wanted = range(s)[slice(*numbers, step)]
-    begin, count = slice_sizes(Size.of("s"), *texts, step)
+    return sizes, range(s)[slice(*numbers, step)]
+
+
+slices = given(*[st.integers(0, 7)] * 2, *[st.tuples(bounds, bounds)] * 2, st.integers(-3, 3).filter(bool))
+
+
+@settings(max_examples=300, deadline=None)
+@slices
+def test_sizes_of_slices(s: int, k: int, first: Any, last: Any, step: int) -> None:
+    sizes, wanted = with_bounds(s, k, first, last, step)
+    begin, count = slice_sizes(Size.of("s"), *sizes, step)
     assert count.evaluate({"s": s, "k": k}) == len(wanted)
     assert not wanted or begin.evaluate({"s": s, "k": k}) == wanted[0]
+
+
+@settings(max_examples=60, deadline=None)  # each is a module
+@slices
+def test_types_of_slices(s: int, k: int, first: Any, last: Any, step: int) -> None:
+    """The verifier takes the size that there are, of a text with such bounds."""
+    sizes, wanted = with_bounds(s, k, first, last, step)
     m = GraphModule.mir("static")
     x, like = m.input("x", [s, 2]), m.input("like", [k])
     text = [
         f'{name} "{str(size).replace("k", "d0")}"'
-        for name, size in zip(("start", "stop"), texts, strict=True)
+        for name, size in zip(("start", "stop"), sizes, strict=True)
         if size is not None
     ]
     parsed = GraphModule.from_text(

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import covering
 import numpy as np
 import pytest
 from compile_harness import Program, compile_fresh, templates_of
@@ -85,7 +86,6 @@ def _check(found: Results, inputs: Results, way: str) -> None:
 
 
 @pytest.mark.parametrize("size", [LENGTH, "n"], ids=str)
-@pytest.mark.quick(1)
 def test_errors_do_not_grow_with_the_length(size: int | str) -> None:
     module, inputs = _build(size)
     _check(interpret(module, inputs), inputs, "interpreted")
@@ -96,8 +96,10 @@ def test_errors_do_not_grow_with_the_length(size: int | str) -> None:
     _check(compile_fresh(module, maxima=maxima, disable_templates=("all",)).run(inputs), inputs, f"generic, {size}")
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 31, 63, 64, 65, 96, 511, 512, 513, 1023, 1025, 2055])
+LENGTHS = (0, 1, 15, 16, 17, 31, 63, 64, 65, 96, 511, 512, 513, 1023, 1025, 2055)
+
+
+@pytest.mark.parametrize(("length", "dtype"), covering.products(LENGTHS, ["f32", "f64"], meeting=1))
 def test_every_length_has_every_element_once(length: int, dtype: str) -> None:
     """Powers of two of few digits: their sums are exact in any order. A product of all finds each element, too."""
     p = Program("mir")

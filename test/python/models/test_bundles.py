@@ -173,7 +173,7 @@ def test_what_texts_need_is_named_where_it_is_missing(path: Path) -> None:
 
 
 def test_a_large_model_decodes_with_as_many_threads_as_read_its_weights(
-    tiny_llama: Path, tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is measured with is in the bundle: nothing is compiled for that either."""
     for module in (bundling, bundled_models, threads):
@@ -185,10 +185,11 @@ def test_a_large_model_decodes_with_as_many_threads_as_read_its_weights(
     for variable in (threads.VARIABLE, "RLX_NUM_THREADS"):
         monkeypatch.delenv(variable, raising=False)
     rlx.bundle(tiny_llama, tmp_path / "m.rlx", **OPTIONS)
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(threads, "product_artifact", pytest.fail)
     monkeypatch.setattr(threads.native, "default_threads", lambda: 2)
     assert load_model(tmp_path / "m.rlx").decode_threads == 1
-    assert len(list((fresh_cache / "machine").iterdir())) == 1
+    assert len(list((tmp_path / "cache" / "machine").iterdir())) == 1
     assert load_model(tmp_path / "m.rlx", threads=2).decode_threads == 2
     monkeypatch.setenv(threads.VARIABLE, "3")
     assert load_model(tmp_path / "m.rlx").decode_threads == 3
@@ -235,11 +236,14 @@ def test_a_level_that_isnt_there_is_named(path: Path) -> None:
         load_model(path, cpu="znver9")
 
 
-def test_a_machine_that_lacks_every_level_is_told_what(path: Path, tiny_llama: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_machine_that_lacks_every_level_is_told_what(tiny_llama: Path, tmp_path: Path) -> None:
     rlx.bundle(tiny_llama, tmp_path / "m.rlx", cpu=[LACKING], **OPTIONS)
     with pytest.raises(ExecutionError, match=rf"has code for {LACKING}, but this machine can't .*{LACKING} needs \w+"):
         load_model(tmp_path / "m.rlx")
 
+
+def test_a_machine_of_another_kind_is_told_what(path: Path, tmp_path: Path) -> None:
     def foreign(document: dict[str, Any]) -> None:
         for level in document["levels"]:
             level["triple"] = "riscv64-linux-gnu"
@@ -283,6 +287,7 @@ def _tokenizer(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_folders_are_bundled(dtype: str, tmp_path: Path) -> None:
     folder, _ = folders.write_both(tmp_path, "qwen3", dtype)

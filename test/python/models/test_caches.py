@@ -91,7 +91,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("architecture", ["qwen3", "gemma3", "gpt-oss"])
 @pytest.mark.parametrize(("kv_dtype", "limit"), [("q8_0", 3e-3), ("f16/q8_0", 3e-3), ("q8_0/q4_0", 0.3), ("q4_0", 0.6)])
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 def test_logits_are_near_those_of_exact_caches(
     tmp_path: Path, architecture: str, kv_dtype: str, limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,15 @@ FAMILIES = (
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
 
 
+#: Families that are compiled by default, with what others have, too: the graphs of all are interpreted.
+KINDS = ("qwen2", "qwen3", "gemma3", "gemma2", "qwen2moe", "phi3")
+
+
+def compiled_ones() -> list[Any]:
+    """All families; those that aren't among `KINDS` are slow."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS)) for name in FAMILIES]
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -55,17 +64,18 @@ def close(actual: np.ndarray, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(actual, wanted, rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.parametrize("stage", ["hir", "mir"])
-@pytest.mark.quick(1)
+@pytest.mark.parametrize("stage", ["hir", pytest.param("mir", marks=pytest.mark.slow)])
 def test_interpreted_equals_numpy(path: Path, expected: np.ndarray, stage: str) -> None:
     close(load_interpreted(path, stage=stage).logits(IDS), expected)
 
 
+@pytest.mark.parametrize("family", compiled_ones(), indirect=True)
 def test_compiled_equals_numpy(compiled: Model, expected: np.ndarray) -> None:
     """In chunks of 16, so that windows of 8 and cached keys meet; Gemma's prompt is five windows long."""
     close(compiled.logits(IDS), expected)
 
 
+@pytest.mark.parametrize("family", compiled_ones(), indirect=True)
 @pytest.mark.parametrize("split", [1, 7, 8, 9, 33])
 @pytest.mark.quick(5)
 def test_prefill_then_decode_equals_prefill(compiled: Model, expected: np.ndarray, split: int) -> None:

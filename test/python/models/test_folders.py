@@ -47,6 +47,7 @@ def test_a_folder_gives_the_logits_of_the_file(tmp_path: Path, architecture: str
 @pytest.mark.parametrize(
     ("architecture", "dtype"), [("llama", "bf16"), ("qwen3moe", "f16"), ("gemma2", "bf16"), ("gpt-oss", "bf16")]
 )
+@pytest.mark.quick(1)
 def test_compiled_folders_give_the_logits_of_the_file(tmp_path: Path, architecture: str, dtype: str) -> None:
     """In the element types of published weights; a folder in several files is the same."""
     folder, path = folders.write_both(tmp_path, architecture, dtype, shards=3)

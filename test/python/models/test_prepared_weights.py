@@ -97,8 +97,9 @@ def test_programs_that_prepare_in_the_same_way_share_a_file(model: Path, folder:
     check(model, expected, "mapped", context=48)
 
 
-@pytest.mark.parametrize("options", [{"prepared_cache": False}, {"cache": False}], ids=str)
-@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    "options", [{"prepared_cache": False}, pytest.param({"cache": False}, marks=pytest.mark.slow)], ids=str
+)
 def test_nothing_is_kept_where_it_is_not_wanted(
     model: Path, folder: Path, expected: np.ndarray, options: dict[str, Any]
 ) -> None:

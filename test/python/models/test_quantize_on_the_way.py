@@ -67,6 +67,7 @@ def test_weights_are_those_of_the_encoder(tmp_path: Path, architecture: str, dty
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma2"])
+@pytest.mark.usefixtures("interpreted")
 def test_logits_are_those_of_a_quantised_file(tmp_path: Path, architecture: str) -> None:
     folder, path = folders.write_both(tmp_path, architecture)
     tensors: dict[str, Any] = {}

@@ -73,7 +73,8 @@ def test_int8_activations_on_varied_text(exact: Model, int8: Model) -> None:
     assert agreement >= 0.965
 
 
-@pytest.mark.parametrize(("kv_dtype", "limit"), [("f16", 2e-6), pytest.param("bf16", 1e-4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kv_dtype", "limit"), [("f16", 2e-6), ("bf16", 1e-4)])
+@pytest.mark.slow  # test_caches.py has smaller models
 def test_narrow_caches_are_close(
     smollm2_path: Path, exact: Model, tokens: list[int], kv_dtype: str, limit: float
 ) -> None:
@@ -123,6 +124,7 @@ def test_prefill_then_decode_equals_prefill(exact: Model, tokens: list[int]) -> 
     np.testing.assert_allclose(np.stack(found), expected[9:], atol=1e-4 * np.abs(expected).max())
 
 
+@pytest.mark.slow  # test_llama.py and test_families.py have smaller models
 def test_chunks_equal_the_whole(smollm2_path: Path, exact: Model, tokens: list[int]) -> None:
     small = load_model(smollm2_path, activations="exact", chunk=48)
     scale = np.abs(expected := exact.logits(tokens)).max()

@@ -55,6 +55,14 @@ def test_models_compute_with_the_decoded_weights(tmp_path: Path, kinds: tuple[st
     generated = model.generate(IDS[:8], max_tokens=3, temperature=0)
     generated.read()
     assert generated.ids[0] == int(expected[7].argmax())
+
+
+@pytest.mark.parametrize("kinds", list(MODELS.values()), ids=MODELS)
+@pytest.mark.quick(1)
+def test_integers_are_near_the_decoded_weights(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    path = write(tmp_path, kinds)
+    with GGUFFile(path) as file:
+        expected = NumpyDecoder(file).logits(IDS)
     coarse = load_model(path, activations="int8", context=64, chunk=16).logits(IDS)
     correlation = np.corrcoef(coarse.reshape(-1), expected.reshape(-1))[0, 1]
     assert correlation > 0.99

@@ -66,7 +66,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reader")
     (folder / "read.cpp").write_text(PROGRAM)
     sources = [str(ROOT / "runtime" / f"{name}.cpp") for name in SOURCES]
-    command = [CXX_COMPILER, "-std=c++17", "-g", "-O1", f"-I{ROOT}", "read.cpp", *sources, "-o", "read"]
+    command = [CXX_COMPILER, "-std=c++17", "-g1", f"-I{ROOT}", "read.cpp", *sources, "-o", "read"]
     for flags in (["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], []):
         if subprocess.run([*command, *flags], cwd=folder, capture_output=True, check=False).returncode == 0:
             return folder / "read"

@@ -352,7 +352,7 @@ def test_processes_share_an_empty_cache(folder: Path, tmp_path: Path) -> None:
         for number in range(count)
     ]
     while len(list(tmp_path.glob("ready*"))) < count and all(p.poll() is None for p in processes):
-        pass
+        time.sleep(0.005)
     go.touch()
     outputs = [process.communicate(timeout=120) for process in processes]
     assert [error for _, error in outputs] == [""] * count

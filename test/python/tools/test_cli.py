@@ -38,12 +38,6 @@ def _no_debugging(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
 
-@pytest.fixture
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models run by the interpreter: these tests are about the command line."""
-    monkeypatch.setattr(compiling, "compile_program", compile_interpreted)
-
-
 COMMANDS = ("generate", "embed", "inspect", "compile", "emit", "models", "cache")
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from test_cli import rlx
 
 from rlx_mlir import GraphModule
 from rlx_mlir.errors import InputError
@@ -18,11 +17,6 @@ from rlx_mlir.tools import ops
 from rlx_mlir.tools.reference_api import BUILDERS, OPERATIONS, RENAMED
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def rlx(*arguments: str) -> str:
-    command = [sys.executable, "-m", "rlx_mlir.tools.cli", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_every_operation_of_the_reference_api():
@@ -80,8 +74,8 @@ def test_nothing_is_missing(name):
 
 
 def test_command():
-    listed = json.loads(rlx("ops", "norm", "--json"))
+    listed = json.loads(rlx("ops", "norm", "--json").stdout)
     assert {each["name"] for each in listed} >= {"mir.layer_norm", "mir.rms_norm_backward_gamma"}
     assert set(listed[0]) == set(ops.Row.__dataclass_fields__)
-    text = rlx("ops", "fused_swiglu")
+    text = rlx("ops", "fused_swiglu").stdout
     assert re.search(r"fused_swiglu +fused +FusedSwiGLU +kernels or parts +rows +rows", text)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interpreted import load_interpreted
 from test_cli import rlx
 
 from rlx_mlir import formats
@@ -18,7 +19,6 @@ from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.measure import shapes
 from rlx_mlir.measure.shapes import MIXES, SIZES, Shape, named, shape_file, write_shape
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.loading import load_model
 
 #: Columns are those of one block of K-quants; layers as many as a mix needs to have layers of both kinds.
 TINY = Shape("tiny", 4, 256, 512, 4, 2, 300, "q4_k_m", context=512)
@@ -82,9 +82,8 @@ def test_elements_are_normal(tiny: Path) -> None:
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_it_runs(mix: str, tmp_path: Path) -> None:
-    model = load_model(
-        write_shape(tmp_path / "m.gguf", replace(TINY, mix=mix, tied=mix == "q4_0")), context=64, chunk=16
-    )
+    path = write_shape(tmp_path / "m.gguf", replace(TINY, mix=mix, tied=mix == "q4_0"))
+    model = load_interpreted(path, context=64, chunk=16)
     logits = model.logits(list(range(3, 23)))
     assert np.isfinite(logits).all()
     assert 0.1 < logits.std() < 10
