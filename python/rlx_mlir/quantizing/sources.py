@@ -107,9 +107,11 @@ def _permuted(file: ModelFile, config: ModelConfig) -> dict[str, int]:
 def _folder_metadata(file: HuggingFaceFolder, config: ModelConfig) -> dict[str, Any]:
     """Metadata of a folder by the keys of files."""
     prefix = f"{config.architecture}."
-    if file.metadata.get(f"{prefix}rope.scaling.yarn_truncate", True) is not True:
+    whole = config.plan.whole_pairs
+    if file.metadata.get(f"{prefix}rope.scaling.yarn_truncate", whole) is not whole:
         raise UnsupportedError(
-            f"{file.path}: GGUF files can't say that the bounds of YaRN are no whole pairs ('truncate' is false)"
+            f"{file.path}: GGUF files can't say that the bounds of YaRN are {'no ' * whole}whole pairs ('truncate' is "
+            f"{str(not whole).lower()})"
         )
     left_out = {f"{prefix}{key}" for key in _OWN}
     found: dict[str, Any] = {
