@@ -24,9 +24,6 @@ from rlx_mlir.frontends.model_file import ModelFile, TensorInfo
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.quantizing.vocabulary import vocabulary_of
 
-_PERMUTED = ("llama", "smollm3", "granite")
-"""Architectures in whose files the rows of queries and keys that rotate together are side by side."""
-
 _OWN = ("rope.halves", "rope.layers", "rope.scaling.yarn_truncate")
 """Keys of folders that files don't have."""
 
@@ -93,7 +90,8 @@ class Source:
 
 
 def _permuted(file: ModelFile, config: ModelConfig) -> dict[str, int]:
-    if config.architecture not in _PERMUTED:
+    """What has rows in another order in files, in which those that rotate together are side by side: see `Source`."""
+    if config.plan.rope_style != "interleaved":
         return {}
     heads = {"attn_q": config.heads, "attn_k": config.kv_heads}
     found = {}
@@ -107,9 +105,11 @@ def _permuted(file: ModelFile, config: ModelConfig) -> dict[str, int]:
 def _folder_metadata(file: HuggingFaceFolder, config: ModelConfig) -> dict[str, Any]:
     """Metadata of a folder by the keys of files."""
     prefix = f"{config.architecture}."
-    if file.metadata.get(f"{prefix}rope.scaling.yarn_truncate", True) is not True:
+    whole = config.plan.whole_pairs
+    if file.metadata.get(f"{prefix}rope.scaling.yarn_truncate", whole) is not whole:
         raise UnsupportedError(
-            f"{file.path}: GGUF files can't say that the bounds of YaRN are no whole pairs ('truncate' is false)"
+            f"{file.path}: GGUF files can't say that the bounds of YaRN are {'no ' * whole}whole pairs ('truncate' is "
+            f"{str(not whole).lower()})"
         )
     if config.latent is not None and config.rope_style == "half":
         raise UnsupportedError(

@@ -348,6 +348,20 @@ def test_scale_and_softcap(queries: int, kind: dict[str, Any]) -> None:
     Case(queries, 11, softcap=1.5, scale=2.0, **kind).check()
 
 
+@pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("kind", ["causal", "custom"])
+@pytest.mark.parametrize("queries", [1, 5])
+def test_a_sink_that_is_no_number_is_seen_in_its_own_head(queries: int, kind: str) -> None:
+    """Also where a query sees no key."""
+    case = Case(queries, 9, 4, 2, kind=kind, sinks=(0.0, np.nan, 0.0, 0.0))
+    arrays = case.inputs()
+    if kind == "custom":
+        arrays[3][...] = 0
+    by_head = np.isnan(case.run(arrays)).reshape(queries, 4, case.size)
+    assert by_head[:, 1].all()
+    assert not by_head[:, [0, 2, 3]].any()
+
+
 #: Of four heads: none, one below all scores, one among them, and one above them.
 SINKS = (-np.inf, -20.0, 0.5, 20.0)
 

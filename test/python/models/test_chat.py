@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from pathlib import Path
 
@@ -163,3 +164,60 @@ def test_metadata_is_checked() -> None:
     metadata = {"tokenizer.chat_template": "x", "tokenizer.ggml.tokens": ["a"], "tokenizer.ggml.bos_token_id": 1}
     with pytest.raises(ChatTemplateError, match=r"the bos id must be in \[0, 1\), but is 1"):
         ChatTemplate.from_metadata(metadata)
+
+
+def test_what_templates_of_channels_are_written_with() -> None:
+    """Macros that call themselves and read what isn't given, records that loops change, and messages behind a message:
+    what gpt-oss's template has, with the marks of its messages."""
+    source = """
+{%- macro type_of(spec, depth=0) -%}
+    {%- if spec.type is iterable and spec.type is not string and spec.type is not mapping -%}
+        {{- spec.type | join(" | ") }}
+    {%- elif spec.type == "array" -%}
+        {%- set inner = type_of(spec['items'], depth + 1) -%}{{- inner + "[]" }}
+    {%- else -%}{{- spec.type }}{%- endif -%}
+{%- endmacro -%}
+{%- macro head() -%}
+    {%- if effort is not defined %}{%- set effort = "medium" %}{%- endif %}
+    {{- "Year " + strftime_now("%Y") + ", effort " + effort }}
+{%- endmacro -%}
+{{- "<|start|>system<|message|>" + head() + "<|end|>" }}
+{%- for tool in tools or [] %}
+    {%- for name, spec in tool.function.parameters.properties.items() %}
+        {{- name + ("" if name in tool.function.parameters.required else "?") + ": " + type_of(spec) }}
+        {{- ", default " + spec.default | tojson if spec.default is defined else "" }};
+    {%- endfor %}
+{%- endfor %}
+{%- set last = namespace(call=none) %}
+{%- for message in messages %}
+    {%- set later = namespace(final=false) %}
+    {%- for other in messages[loop.index:] %}
+        {%- if other.role == "assistant" and "tool_calls" not in other %}{%- set later.final = true %}{%- endif %}
+    {%- endfor %}
+    {%- if "tool_calls" in message %}
+        {%- set call = message.tool_calls[0].function %}{%- set last.call = call.name %}
+        {{- "" if later.final else "<|channel|>analysis<|message|>" + message.thinking + "<|end|>" }}
+        {{- call.name + call.arguments | tojson + "<|call|>" }}
+    {%- else %}
+        {{- "<|start|>" + (last.call or "") + message.role + "<|message|>" + message.content + "<|end|>" }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- "<|start|>assistant" }}{%- endif %}"""
+    properties = {
+        "a": {"type": "array", "items": {"type": "string"}},
+        "b": {"type": ["number", "null"], "default": "é"},
+    }
+    tools = [{"type": "function", "function": {"parameters": {"properties": properties, "required": ["a"]}}}]
+    call = {"function": {"name": "f", "arguments": {"a": ["<|end|>"]}}}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "tool_calls": [call], "thinking": "so"},
+        {"role": "tool", "content": "7"},
+    ]
+    text = ChatTemplate(source).render(messages, tools=tools)
+    year = datetime.date.today().year
+    assert text == (
+        f'<|start|>system<|message|>Year {year}, effort medium<|end|>a: string[];b?: number | null, default "é";'
+        '<|start|>user<|message|>hi<|end|><|channel|>analysis<|message|>so<|end|>f{"a": ["<|end|>"]}<|call|>'
+        "<|start|>ftool<|message|>7<|end|><|start|>assistant"
+    )

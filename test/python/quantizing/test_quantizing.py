@@ -14,7 +14,7 @@ import tiny_models
 from numpy_decoder import NumpyDecoder
 from test_cli import rlx
 
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.formats import encode
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.models.opening import open_model
@@ -73,6 +73,17 @@ def test_a_folder_becomes_the_file_of_a_converter(tmp_path: Path, architecture: 
         one, other = NumpyDecoder(found).logits(IDS), NumpyDecoder(wanted).logits(IDS)
     if architecture not in ("phi3", "granite"):  # whose folders have other numbers of their own
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("architecture", "truncate"), [("llama", False), ("gpt-oss", True)])
+def test_bounds_that_files_can_not_say_are_refused(tmp_path: Path, architecture: str, truncate: bool) -> None:
+    """Files of gpt-oss stand for bounds between pairs, those of others for whole ones."""
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "truncate": truncate}
+    tensors = folders.weights(architecture)
+    folder = folders.write(tmp_path / "f", architecture, tensors, rope_scaling=scaling)
+    word = str(truncate).lower()
+    with pytest.raises(UnsupportedError, match=rf"can't say .* {'' if truncate else 'no '}whole pairs .* is {word}\)"):
+        quantize(folder, tmp_path / "q.gguf", "f16")
 
 
 def test_matrices_of_experts_have_columns_of_their_own(tmp_path: Path) -> None:
