@@ -52,7 +52,7 @@ def test_heads_are_whole_blocks() -> None:
     check_kv_dtype("q8_0/q4_0", 64)
     check_kv_dtype("bf16", 20)
     check_kv_dtype("q4_0", 64, one=True)
-    with pytest.raises(InputError, match="'kv_dtype' must be one type where .* latents, but is 'q8_0/q4_0'"):
+    with pytest.raises(InputError, match=r"'kv_dtype' must be one type where .* latents, but is 'q8_0/q4_0'"):
         check_kv_dtype("q8_0/q4_0", 64, one=True)
     for text, kind in (("q8_0", "q8_0"), ("f16/q4_0", "q4_0")):
         rule = rf"'kv_dtype' {kind} has blocks of 32 elements, of which a head must be a multiple, but .* have 80"
