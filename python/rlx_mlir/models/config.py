@@ -108,8 +108,8 @@ class ModelConfig:
     weights: Mapping[str, TensorInfo] = field(repr=False)
     kv_dtype: str = "f32"
     latent: Latent | None = None
-    routing: Routing = BY_SOFTMAX
-    dense_layers: int = 0
+    routing: Routing = field(default=BY_SOFTMAX, repr=False)
+    dense_layers: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         check_kv_dtype(self.kv_dtype, self.head_dim, one=self.latent is not None)

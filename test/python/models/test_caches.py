@@ -31,6 +31,7 @@ class Sizes:
     kv_dtype: str
     layers: int = 2
     kv_width: int = 64
+    latent: object = None
 
 
 def test_one_type_is_that_of_keys_and_values() -> None:
@@ -50,6 +51,9 @@ def test_other_texts_are_refused(text: str) -> None:
 def test_heads_are_whole_blocks() -> None:
     check_kv_dtype("q8_0/q4_0", 64)
     check_kv_dtype("bf16", 20)
+    check_kv_dtype("q4_0", 64, one=True)
+    with pytest.raises(InputError, match=r"'kv_dtype' must be one type where .* latents, but is 'q8_0/q4_0'"):
+        check_kv_dtype("q8_0/q4_0", 64, one=True)
     for text, kind in (("q8_0", "q8_0"), ("f16/q4_0", "q4_0")):
         rule = rf"'kv_dtype' {kind} has blocks of 32 elements, of which a head must be a multiple, but .* have 80"
         with pytest.raises(InputError, match=rule):
@@ -64,6 +68,9 @@ def test_arrays_of_caches() -> None:
     assert schemes(Sizes("q8_0/q4_0")) == {"k_scheme": "q8_0", "v_scheme": "q4_0"}
     assert schemes(Sizes("f16/q4_0")) == {"v_scheme": "q4_0"}
     assert schemes(Sizes("bf16")) == {}
+    latents = Sizes("q8_0", latent=True)
+    assert {name: type.width for name, type in cache_types(latents).items()} == {"k_0": 68, "k_1": 68}
+    assert bytes_per_token(latents) == 136
     of_a_token = {"f32": 1024, "f16": 512, "q8_0": 272, "q4_0": 144, "q8_0/q4_0": 208, "f16/q8_0": 392}
     assert {text: bytes_per_token(Sizes(text)) for text in of_a_token} == of_a_token
 
