@@ -30,21 +30,13 @@ def pack_kernels(conv: mir.ConvOp, rewriter: Rewriter, is_known: Callable[[ir.Va
     """conv(x, W) of parameters W -> conv(x, W's numbers for 16 outputs side by side, put back in order)
 
     The kernel of the convolution reads what is side by side; nothing is put back. A barrier says that what is behind it
-    isn't prepared with the parameters.
+    isn't prepared with the parameters. In loops and branches weights stay as they are: what is
+    outside would put them back. Others have templates, too, so nothing is reported as missed.
     """
     weight = conv.weight
-    if not is_known(weight):
+    if not is_known(weight) or conv.operation.parent.name != "func.func" or not _fits_panels(conv):
         return
-    if conv.operation.parent.name != "func.func":
-        return rewriter.no_match("the convolution is in a loop or a branch")
-    if (kind := str(ir.RankedTensorType(weight.type).element_type)) != "f32":
-        return rewriter.no_match(f"kernels of {kind} stay in their order")
-    if reason := why_no_template(conv):
-        return rewriter.no_match(f"no template computes it: {reason}")
     outputs, *sums = shape_of(weight)
-    per_group = outputs // int(python_value(conv.groups))
-    if per_group % PANEL_ROWS:
-        return rewriter.no_match(f"a group has {per_group} outputs, which are no whole panels of {PANEL_ROWS}")
     rows = mir.reshape(weight, [outputs // PANEL_ROWS, PANEL_ROWS, math.prod(sums)], [])
     panels = mir.barrier(mir.transpose(rows, _TURN))
     conv.operation.operands[1] = mir.reshape(mir.transpose(panels, _TURN), [outputs, *sums], [])
@@ -59,12 +51,17 @@ def panels_of(conv: mir.ConvOp) -> list[ir.Operation]:
         return []
     outputs, *sums = shape_of(conv.weight)
     found = [turned.operation, reshape.operation]
-    if shape_of(turned.x) != [outputs // PANEL_ROWS, math.prod(sums), PANEL_ROWS] or why_no_template(conv):
+    if not _fits_panels(conv) or shape_of(turned.x) != [outputs // PANEL_ROWS, math.prod(sums), PANEL_ROWS]:
         return []
-    alone = all(only_user(op.results[0]) is not None for op in found)
-    floats = str(ir.RankedTensorType(conv.weight.type).element_type) == "f32"
-    per_group = outputs // int(python_value(conv.groups))
-    return found if alone and floats and per_group % PANEL_ROWS == 0 else []
+    return found if all(only_user(op.results[0]) is not None for op in found) else []
+
+
+def _fits_panels(conv: mir.ConvOp) -> bool:
+    """Whether a template reads the weights in panels: of f32, and of groups with whole ones."""
+    kind = ir.RankedTensorType(conv.weight.type)
+    if str(kind.element_type) != "f32" or why_no_template(conv):
+        return False
+    return bool(kind.shape[0] // int(python_value(conv.groups)) % PANEL_ROWS == 0)
 
 
 def is_by_channel(value: ir.Value, result: ir.Value) -> bool:
