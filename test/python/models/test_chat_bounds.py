@@ -84,7 +84,6 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("source", TOO_MUCH, ids=lambda text: str(text)[:50])
-@pytest.mark.quick(12)
 def test_too_much_is_a_budget(source: str) -> None:
     with rlx.budget(template_steps=300_000), pytest.raises(BudgetError, match="the chat template needs") as caught:
         ChatTemplate(source).render(templates.MESSAGES)
