@@ -16,10 +16,11 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.lowering.fuse import drops_rounding, is_parameter
+from rlx_mlir.lowering.fuse import drops_rounding
 from rlx_mlir.lowering.raising.matching import Raising, axis_of, element, factors, number, producer, sides
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import Rewriter
+from rlx_mlir.semantics.function import is_parameter
 
 #: What is added to the score of a key to hide it: from this number on, no sum with a score is another number.
 _HIDING = 1e30
