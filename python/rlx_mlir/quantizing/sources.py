@@ -24,9 +24,6 @@ from rlx_mlir.frontends.model_file import ModelFile, TensorInfo
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.quantizing.vocabulary import vocabulary_of
 
-_PERMUTED = ("llama", "smollm3", "granite")
-"""Architectures in whose files the rows of queries and keys that rotate together are side by side."""
-
 _OWN = ("rope.halves", "rope.layers", "rope.scaling.yarn_truncate")
 """Keys of folders that files don't have."""
 
@@ -93,7 +90,7 @@ class Source:
 
 
 def _permuted(file: ModelFile, config: ModelConfig) -> dict[str, int]:
-    if config.architecture not in _PERMUTED:
+    if config.plan.rope_style != "interleaved" or config.latent is not None:  # latents have one order everywhere
         return {}
     heads = {"attn_q": config.heads, "attn_k": config.kv_heads}
     found = {}
