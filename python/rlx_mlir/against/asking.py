@@ -43,6 +43,7 @@ def check_against(
     """
     if checks.real("factor", factor) <= 0:
         raise InputError(f"'factor' is above 0, but got {factor}")
+    rival = checks.text("rival", rival)
     if rival == "onnxruntime" and isinstance(module, str | os.PathLike):
         from rlx_mlir.against.onnx_nodes import check_file
 
@@ -51,7 +52,7 @@ def check_against(
         raise InputError(f"what is compared is a GraphModule, but got {checks.shown(module)}")
     if module.stage not in ("hir", "mir"):
         raise StageError(f"a module is compared at stage hir or mir, but '{module.name}' is at stage {module.stage}")
-    asked = rival_of(checks.text("rival", rival))
+    asked = rival_of(rival)
     lowered, values = prepared(module, sizes, inputs, seed)
     return _Operations(lowered, asked, rival, values, factor).run()
 
