@@ -460,6 +460,17 @@ def test_products_whose_leading_dimensions_are_joined() -> None:
     assert raised(build) == {"mir.attention": 1}
 
 
+@pytest.mark.parametrize("form", ["scalar", "image"])
+def test_what_is_added_to_all_scores_of_a_query_is_no_mask(form: str) -> None:
+    def build(m: GraphModule) -> Value:
+        q, k, v = (heads(m, name, 2) for name in "qkv")
+        mask = m.constant(np.full([] if form == "scalar" else [1, 1, 1, 1], 0.25, np.float32))
+        return together(m, written_out(m, q, k, v, mask))
+
+    assert "mir.attention" not in raised(build)
+    assert "isn't a mask of batches, heads, queries and keys" in misses(build)
+
+
 @pytest.mark.parametrize("fault", ["readers", "axis", "width"])
 def test_what_is_no_attention_stays(fault: str) -> None:
     def build(m: GraphModule) -> Value:

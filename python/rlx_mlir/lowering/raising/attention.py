@@ -145,7 +145,7 @@ def _raise_attention(raising: Raising, op: mir.MatmulOp, rewriter: Rewriter) -> 
             "zeros for NaN",
         )
     images = [_images(raising, x) for x in (q, k, v)]
-    mask = None if scores.mask is None else _mask(raising, scores.mask)
+    mask = None if scores.mask is None else _mask(raising, scores.mask, raising.dims(k)[-2])
     if any(image is None for image in images) or (mask is None) != (scores.mask is None):
         return rewriter.no_match("what is added to the scores isn't a mask of batches, heads, queries and keys")
     found = mir.attention(
@@ -273,8 +273,11 @@ def _images(raising: Raising, x: ir.Value) -> ir.Value | None:
     return x if len(dims) == 4 else raising.reshaped(x, [dims[0], Size.of(1), *dims[1:]])
 
 
-def _mask(raising: Raising, mask: ir.Value) -> ir.Value | None:
+def _mask(raising: Raising, mask: ir.Value, columns: Size) -> ir.Value | None:
+    """A mask with dimensions for batches and heads; None of what has no number for each key."""
     dims = raising.dims(mask)
+    if not dims or dims[-1] != columns:
+        return None
     if len(dims) == 4:
         return mask
     return raising.reshaped(mask, [Size.of(1)] * (4 - len(dims)) + list(dims)) if len(dims) < 3 else None
