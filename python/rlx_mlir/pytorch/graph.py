@@ -17,7 +17,7 @@ from rlx_mlir.frontends.sizes import Sizes
 from rlx_mlir.hir import place
 from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.pytorch.symbols import Symbols
 from rlx_mlir.pytorch.tensors import word_of
 
@@ -156,10 +156,21 @@ class Importer:
         wanted = list(self.shape() if shape is None else shape)
         return x if list(x.shape) == wanted else self.m.reshape(x, wanted)
 
+    def counter(self, shape: Sequence[int | str], axis: int) -> Value:
+        """0, 1, 2, ... (i64) along one dimension of a shape, of size 1 along the others."""
+        return self.iota([size if at == axis else 1 for at, size in enumerate(shape)], axis)
+
+    def numbered(self, parts: Sequence[Value], sizes: Sequence[int | str]) -> Value:
+        """Places (i64) in dimensions of some sizes that are joined, of the places in each of them."""
+        found = parts[0]
+        for part, size in zip(parts[1:], sizes[1:], strict=True):
+            found = found * self.scalar(size_of(size), "i64") + part
+        return found
+
     def iota(self, shape: Sequence[int | str], axis: int, dtype: str = "i64") -> Value:
         """0, 1, 2, ... along an axis of a shape, whose sizes needn't be those of a value that is there."""
         for size in shape:
-            self._sizes.carry(Size.parse(str(size)))
+            self._sizes.carry(size_of(size))
         return self.m.iota(list(shape), axis, dtype)
 
     def value(self, entry: Entry) -> Entry:
@@ -279,6 +290,16 @@ def scope_of(node: Any) -> str:
     stack = node.meta.get("nn_module_stack") or {}
     paths = [str(path) for path, *_ in stack.values() if str(path)]
     return paths[-1] if paths else str(node.name)
+
+
+def size_of(dimension: int | str) -> Size:
+    """A dimension of a shape as a size."""
+    return Size.parse(str(dimension))
+
+
+def whole(shape: Sequence[int | str]) -> int | str:
+    """The number of elements of a shape, as a dimension."""
+    return positions.words([product(map(size_of, shape))])[0]
 
 
 def static(value: Any, what: str) -> int:

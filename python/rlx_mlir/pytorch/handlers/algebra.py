@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles
-from rlx_mlir.pytorch.handlers.lookups import whole
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, whole
 
 
 def _solved(im: Importer, a: Value, b: Value) -> Value:

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from rlx_mlir.frontends import positions
+from rlx_mlir.frontends.windows import Windows, convolved_volumes
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, operator_name, static
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, operator_name, size_of, static
+from rlx_mlir.pytorch.handlers.padding import padded
 
 
 def numbers(given: Any, count: int) -> list[int]:
@@ -59,20 +57,6 @@ def conv_padded(
     widths = [(int(size) - 1) * step for size, step in zip(weight.shape[2:], numbers(dilation, rank), strict=True)]
     x = padded(im, x, [(0, width % 2) for width in widths], 0)  # where sides differ, there is more after
     return _conv(im, x, weight, bias, stride, [width // 2 for width in widths], dilation, groups)
-
-
-def padded(im: Importer, x: Value, widths: Sequence[tuple[int, int]], fill: Any) -> Value:
-    """x with one number before and after its last dimensions."""
-    for number, (before, after) in enumerate(widths):
-        axis = x.ndim - len(widths) + number
-        parts = [x]
-        for width, at in ((before, 0), (after, len(parts) + (before > 0))):
-            if width:
-                shape = [width if dim == axis else size for dim, size in enumerate(x.shape)]
-                block = im.m.constant(np.full([1] * x.ndim, fill).astype(x.dtype))
-                parts.insert(at, im.m.expand(block, shape))
-        x = im.m.concat(parts, axis) if len(parts) > 1 else x
-    return x
 
 
 @handles("aten.convolution.default")
@@ -126,23 +110,12 @@ def _conv(
 def _volumes(
     im: Importer, x: Value, weight: Value, stride: list[int], padding: list[int], dilation: list[int], groups: int
 ) -> Value:
-    """A convolution of three dimensions, as the sum of those of its kernel's planes."""
-    m = im.m
-    x = padded(im, x, [(padding[0], padding[0]), (0, 0), (0, 0)], 0)
-    n, channels, depth, *plane = x.shape
-    size = Size.parse(str(depth)) - (int(weight.shape[2]) - 1) * dilation[0] - 1
-    count = size // stride[0]
-    total: Value | None = None
-    for number in range(int(weight.shape[2])):
-        start = number * dilation[0]
-        stop = count * stride[0] + start + 1
-        part = m.slice(x, 2, start, stop if stop.constant is None else stop.constant, stride[0])
-        images = m.reshape(m.transpose(part, [0, 2, 1, 3, 4]), [-1, channels, *plane])
-        kernel = m.reshape(m.narrow(weight, 2, number, 1), [*weight.shape[:2], *weight.shape[3:]])
-        own = m.conv2d(images, kernel, stride=stride[1:], padding=padding[1:], dilation=dilation[1:], groups=groups)
-        total = own if total is None else total + own
-    assert total is not None
-    return m.transpose(m.reshape(total, [n, positions.words([count + 1])[0], *total.shape[1:]]), [0, 2, 1, 3, 4])
+    """A convolution of three dimensions."""
+    kernel = tuple(static(size_of(size), "the size of a kernel") for size in weight.shape[2:])
+    over = Windows(kernel, tuple(stride), tuple(dilation), tuple((own, own) for own in padding))
+    options: dict[str, Any] = {"stride": stride[1:], "padding": padding[1:], "dilation": dilation[1:]}
+    x = padded(im, x, [over.pads[0], (0, 0), (0, 0)], 0)
+    return convolved_volumes(im.m, x, weight, over, lambda *own: im.m.conv2d(*own, groups=groups, **options))
 
 
 #: Convolutions whose weights take what follows channel by channel.

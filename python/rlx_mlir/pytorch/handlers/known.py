@@ -13,7 +13,7 @@ from rlx_mlir.frontends import positions
 from rlx_mlir.frontends.positions import Conditions, Known, Positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, folds
+from rlx_mlir.pytorch.graph import Importer, folds, size_of
 
 _INTEGERS = ("i32", "i64")
 #: Numbers from which an operator takes as many elements as there are.
@@ -261,7 +261,7 @@ def index(im: Importer, x: Any, indices: list[Any]) -> Any:
         return None
     if positions.is_known(x):
         return positions.looked_up(x, indices, im.sizes()) if len(indices) == len(x.shape) else None
-    own = [Size.parse(str(size)) for size in x.shape]
+    own = [size_of(size) for size in x.shape]
     if len(indices) != len(own):
         return None
     rank = len(im.sizes())

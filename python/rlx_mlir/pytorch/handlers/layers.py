@@ -11,8 +11,8 @@ import numpy as np
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.frontends.positions import Conditions
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, folds, handles
+from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.pytorch.graph import Importer, Unhandled, folds, handles, size_of
 from rlx_mlir.pytorch.handlers.images import scaled_convolution
 
 
@@ -199,9 +199,7 @@ def batch_norm_of_training(
     if not training:
         raise Unhandled("without training")
     found, own_mean, own_variance, scale = _batch_norm(im, x, weight, bias, eps)
-    count = Size.of(1)
-    for axis, size in enumerate(x.shape):
-        count = count * (Size.parse(str(size)) if axis != 1 else 1)
+    count = product(size_of(size) for axis, size in enumerate(x.shape) if axis != 1)
     elements = im.scalar(count, im.dtype(im.node.meta["val"][0]))
     unbiased = own_variance * (elements / (elements - 1.0))
     old, new = 1.0 - float(momentum), float(momentum)
@@ -265,7 +263,7 @@ def attention_of_known_mask(
     """With a mask that follows from positions: none where all is seen, causal where queries see what is before."""
     if not isinstance(mask, Conditions):
         return None
-    rows, columns = Size.parse(str(q.shape[-2])), Size.parse(str(k.shape[-2]))
+    rows, columns = size_of(q.shape[-2]), size_of(k.shape[-2])
     word = mask_word(mask, rows, columns)
     if word is None:
         return None
@@ -319,7 +317,7 @@ def flash_attention_of_known_mask(
     mask = options.pop("attn_mask", None)
     if not isinstance(mask, Conditions) or is_causal:
         return None
-    word = mask_word(mask, Size.parse(str(q.shape[-2])), Size.parse(str(k.shape[-2])))
+    word = mask_word(mask, size_of(q.shape[-2]), size_of(k.shape[-2]))
     return None if word is None else (_attention(im, q, k, v, None, word, dropout_p, **options), _unread(im))
 
 

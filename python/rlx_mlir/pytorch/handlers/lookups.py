@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.frontends import positions, scattering
+from rlx_mlir.frontends import indexing
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
-from rlx_mlir.pytorch.handlers.shapes import size_of
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of, static, whole
 
 
 @handles("aten.embedding.default")
@@ -30,9 +28,8 @@ def index_select(im: Importer, x: Value, dim: int, indices: Value) -> Value:
 
 def counted(im: Importer, indices: Value, size: int | str) -> Value:
     """Indices from the front, of such that may count from the end."""
-    zero = im.m.constant(indices.dtype.type(0))
-    length: Any = size if isinstance(size, int) else positions.first(im.m, Size.parse(size), 0, im_word(indices))
-    return im.m.where(im.m.lt(indices, zero), indices + length, indices)
+    word = im_word(indices)
+    return im.m.where(im.m.lt(indices, im.scalar(0, word)), indices + im.scalar(size_of(size), word), indices)
 
 
 def im_word(x: Value) -> str:
@@ -47,13 +44,7 @@ def gather(im: Importer, x: Value, dim: int, indices: Value, **_: Any) -> Value:
         return im.reshaped(im.expanded(im.m.reshape(x, [1] * indices.ndim)))
     axis = dim % x.ndim
     x = _front(im, x, list(indices.shape), axis)
-    if axis == x.ndim - 1:
-        return im.m.gather(x, indices, axis, batch_dims=axis)
-    order = [at for at in range(x.ndim) if at != axis] + [axis]
-    moved = im.m.gather(
-        im.m.transpose(x, order), im.m.transpose(indices, order), axis=x.ndim - 1, batch_dims=x.ndim - 1
-    )
-    return im.m.transpose(moved, [order.index(at) for at in range(x.ndim)])
+    return indexing.picked(im.m, x, indices, axis)
 
 
 def _front(im: Importer, x: Value, shape: Sequence[int | str], axis: int | None) -> Value:
@@ -69,25 +60,13 @@ def _places(im: Importer, x: Value, indices: Sequence[Value | None]) -> tuple[li
     given = [dim for dim, own in enumerate(indices) if own is not None]
     if any(own is not None and own.dtype.kind == "b" for own in indices):
         raise Unhandled("a mask as an index: its result has a size that depends on values")
-    at: Value | None = None
-    for dim in given:
-        own = counted(im, im.cast(indices[dim], "i64"), x.shape[dim])  # type: ignore[arg-type]
-        at = own if at is None else at * im.scalar(size_of(x.shape[dim]), "i64") + own
-    assert at is not None
-    return given, at
+    parts = [counted(im, im.cast(indices[dim], "i64"), x.shape[dim]) for dim in given]  # type: ignore[arg-type]
+    return given, im.numbered(parts, [x.shape[dim] for dim in given])
 
 
 def _follow(given: Sequence[int]) -> bool:
     """Whether dimensions are next to each other: what is indexed stays in their place, else it comes first."""
     return list(given) == list(range(given[0], given[-1] + 1))
-
-
-def whole(sizes: Sequence[int | str]) -> int | str:
-    """The product of some dimensions of a shape, as a dimension."""
-    total = Size.of(1)
-    for size in sizes:
-        total = total * size_of(size)
-    return positions.words([total])[0]
 
 
 @handles("aten.index.Tensor", "aten._unsafe_index.Tensor")
@@ -124,9 +103,9 @@ def index_put(
     values = m.transpose(values, [*places, *(dim for dim in range(values.ndim) if dim not in places)])
     flat, entries = m.reshape(at, [-1]), m.reshape(values, [-1, *rest])
     if accumulate:
-        found = scattering.added(m, turned, flat, entries)
+        found = indexing.added(m, turned, flat, entries)
     else:
-        found = scattering.replaced(m, turned, scattering.last_of_each(m, flat), entries)
+        found = indexing.replaced(m, turned, indexing.last_of_each(m, flat), entries)
     return m.transpose(m.reshape(found, [*sizes, *rest]), [order.index(dim) for dim in range(x.ndim)])
 
 
@@ -143,8 +122,8 @@ def index_copy(im: Importer, x: Value, dim: int, indices: Value, source: Value) 
     """x with entries replaced along a dimension."""
     axis = dim % x.ndim
     order = [axis, *(at for at in range(x.ndim) if at != axis)]
-    places = scattering.last_of_each(im.m, counted(im, im.cast(indices, "i64"), x.shape[axis]))
-    found = scattering.replaced(im.m, im.m.transpose(x, order), places, im.m.transpose(source, order))
+    places = indexing.last_of_each(im.m, counted(im, im.cast(indices, "i64"), x.shape[axis]))
+    found = indexing.replaced(im.m, im.m.transpose(x, order), places, im.m.transpose(source, order))
     return im.m.transpose(found, [order.index(at) for at in range(x.ndim)])
 
 
@@ -173,29 +152,20 @@ def scatter(
         and shape[axis] == 1
         and [*shape[:axis], *shape[axis + 1 :]] == [*x.shape[:axis], *x.shape[axis + 1 :]]
     ):
-        counter = im.iota([size if at == axis else 1 for at, size in enumerate(x.shape)], axis, "i64")
-        return m.where(m.eq(counter, im.cast(indices, "i64")), own, x)
+        return m.where(m.eq(im.counter(x.shape, axis), im.cast(indices, "i64")), own, x)
     places = counted(im, im.cast(indices, "i64"), x.shape[axis])
     if kind == "":
-        order = [*(at for at in range(x.ndim) if at != axis), axis]
-        rows = scattering.last_of_each(m, m.transpose(places, order))
-        places = m.transpose(rows, [order.index(at) for at in range(x.ndim)])
-    at: Value | None = None
-    for number, size in enumerate(x.shape):
-        part = (
-            places
-            if number == axis
-            else im.iota([length if own_at == number else 1 for own_at, length in enumerate(shape)], number, "i64")
-        )
-        at = part if at is None else at * im.scalar(size_of(size), "i64") + part
-    assert at is not None
+        rows, back = indexing.with_last(m, places, axis)
+        places = back(indexing.last_of_each(m, rows))
+    parts = [places if number == axis else im.counter(shape, number) for number in range(x.ndim)]
+    at = im.numbered(parts, x.shape)
     at = m.where(m.lt(places, np.int64(0)), np.int64(-1), at)  # -1 is none in the whole, too
     flat, at, own = (m.reshape(each, [-1]) for each in (x, im.expanded(at, shape), own))
     if kind == "":
-        return im.reshaped(scattering.replaced(m, flat, at, own))
+        return im.reshaped(indexing.replaced(m, flat, at, own))
     if kind == "add":
-        return im.reshaped(scattering.added(m, flat, at, own))
-    return im.reshaped(scattering.reduced(m, flat, at, own, kind))
+        return im.reshaped(indexing.added(m, flat, at, own))
+    return im.reshaped(indexing.reduced(m, flat, at, own, kind))
 
 
 @handles("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
@@ -221,11 +191,11 @@ def embedding_bag(
     number = im.iota([indices.shape[0], 1], 0, "i64")
     begun = m.le(m.reshape(im.cast(offsets, "i64"), [1, -1]), number)
     bag = m.sum(m.cast(begun, "i64"), [1]) - np.int64(1)
-    bags = m.scatter_add(rows, bag, offsets if isinstance(offsets.shape[0], str) else offsets.shape[0], 0)
+    size = offsets if isinstance(offsets.shape[0], str) else offsets.shape[0]
+    bags = m.scatter_add(rows, bag, size, 0)
     if mode == 1:
         ones = m.cast(m.eq(bag, bag), im.dtype(im.node.meta["val"][0]))
-        count = m.scatter_add(ones, bag, offsets if isinstance(offsets.shape[0], str) else offsets.shape[0], 0)
-        bags = bags / m.reshape(m.maximum(count, 1.0), [-1, 1])
+        bags = bags / m.reshape(m.maximum(m.scatter_add(ones, bag, size, 0), 1.0), [-1, 1])
     return bags, None, None, None
 
 
@@ -236,9 +206,8 @@ def diagonal(im: Importer, x: Value, offset: int = 0, dim1: int = 0, dim2: int =
     order = [*(at for at in range(x.ndim) if at not in (first, second)), first, second]
     turned = m.transpose(x, order)
     length = im.shape()[-1]
-    count = im.iota([length], 0, "i64")
-    rows = count + np.int64(max(-offset, 0))
-    flat = rows * im.scalar(size_of(turned.shape[-1]), "i64") + (count + np.int64(max(offset, 0)))
+    count = im.iota([length], 0)
+    flat = im.numbered([count + np.int64(max(-offset, 0)), count + np.int64(max(offset, 0))], turned.shape[-2:])
     joined = m.reshape(turned, [*turned.shape[:-2], whole(turned.shape[-2:])])
     return im.reshaped(m.gather(joined, flat, joined.ndim - 1))
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from rlx_mlir.frontends import indexing
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
-from rlx_mlir.pytorch.handlers.shapes import size_of
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of, static
 
 _HALF = 1 << 32
 
@@ -24,11 +24,12 @@ def _last(im: Importer, x: Value, dim: int) -> tuple[Value, Callable[[Value], Va
     """x with a dimension at the end, and what puts it back."""
     if not x.ndim:
         return im.m.reshape(x, [1]), lambda y: im.m.reshape(y, [])
-    axis = dim % x.ndim
-    if axis == x.ndim - 1:
-        return x, lambda y: y
-    order = [*(at for at in range(x.ndim) if at != axis), axis]
-    return im.m.transpose(x, order), lambda y: im.m.transpose(y, [order.index(at) for at in range(x.ndim)])
+    return indexing.with_last(im.m, x, dim % x.ndim)
+
+
+def _length(x: Value, dim: int) -> int:
+    """The size of a dimension, which must be known; 1 of a number without dimensions."""
+    return static(size_of(x.shape[dim]), "the size of a dimension that is ordered") if x.ndim else 1
 
 
 def _keys(im: Importer, x: Value) -> list[Value]:
@@ -50,14 +51,14 @@ def _descending(im: Importer, x: Value, count: int) -> Value:
     """Places (i64) of the largest elements along the last dimension, of equal ones the first before the others."""
     m = im.m
     keys = _keys(im, x)
-    size = static(size_of(x.shape[-1]), "the size of a dimension that is ordered")
+    size = _length(x, -1)
     found: Value | None = None
     for number, key in enumerate(keys):
         if found is not None:
-            key = m.gather(key, found, key.ndim - 1, batch_dims=key.ndim - 1)
+            key = indexing.picked(m, key, found, key.ndim - 1)
         wanted = count if number == len(keys) - 1 else size
         places = m.cast(m.top_k(key, wanted)[1], "i64")
-        found = places if found is None else m.gather(found, places, key.ndim - 1, batch_dims=key.ndim - 1)
+        found = places if found is None else indexing.picked(m, found, places, key.ndim - 1)
     assert found is not None
     return found
 
@@ -66,7 +67,7 @@ def _places(im: Importer, x: Value, count: int, *, descending: bool) -> Value:
     if descending:
         return _descending(im, x, count)
     # From behind, so that of equal elements the first is still before the others.
-    size = static(size_of(x.shape[-1]), "the size of a dimension that is ordered")
+    size = _length(x, -1)
     flipped = im.m.slice(x, x.ndim - 1, None, None, -1)
     places = np.int64(size - 1) - _descending(im, flipped, size)
     whole = im.m.slice(places, x.ndim - 1, None, None, -1)
@@ -75,18 +76,17 @@ def _places(im: Importer, x: Value, count: int, *, descending: bool) -> Value:
 
 def _ordered(im: Importer, x: Value, count: int, dim: int, *, descending: bool) -> tuple[Value, Value]:
     turned, back = _last(im, x, dim)
-    if static(size_of(turned.shape[-1]), "the size of a dimension that is ordered") == 0:
+    if _length(turned, -1) == 0:
         return x, im.m.cast(x, "i64")
     places = _places(im, turned, count, descending=descending)
-    values = im.m.gather(turned, places, turned.ndim - 1, batch_dims=turned.ndim - 1)
+    values = indexing.picked(im.m, turned, places, turned.ndim - 1)
     return back(values), back(places)
 
 
 @handles("aten.sort.default")
 def sort(im: Importer, x: Value, dim: int = -1, descending: bool = False) -> tuple[Value, Value]:
     """All elements along a dimension in order, and where they were; equal ones stay in order."""
-    size = static(size_of(x.shape[dim % x.ndim]) if x.ndim else 1, "the size of a dimension that is ordered")
-    return _ordered(im, x, size, dim, descending=descending)
+    return _ordered(im, x, _length(x, dim), dim, descending=descending)
 
 
 @handles("aten.sort.stable")
@@ -109,34 +109,34 @@ def topk(im: Importer, x: Value, k: Any, dim: int = -1, largest: bool = True, so
     return _ordered(im, x, static(k, "a count"), dim, descending=largest)
 
 
-@handles("aten.median.dim", "aten.nanmedian.dim", "aten.kthvalue.default")
-def median(im: Importer, x: Value, *given: Any, **named: Any) -> tuple[Value, Value]:
-    """The element in the middle, of two the smaller one, or the k-th smallest; and where it is.
+@handles("aten.median.dim", "aten.nanmedian.dim")
+def median(im: Importer, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    """The element in the middle, of two the smaller one, and where it is; NaN is the largest, or is left out."""
+    m = im.m
+    turned, size = _last(im, x, dim)[0], _length(x, dim)
+    at: int | Value = (size - 1) // 2
+    if x.dtype.kind not in "iub":
+        missing = m.sum(m.cast(m.ne(turned, turned), "i64"), [turned.ndim - 1], keep_dims=True)
+        if "nanmedian" in str(im.node.target):
+            at = m.maximum(m.floor_div(np.int64(size - 1) - missing, np.int64(2)), np.int64(0))
+        else:
+            at = m.where(m.gt(missing, np.int64(0)), m.constant(np.int64(size - 1)), np.int64((size - 1) // 2))
+    return _at(im, x, dim, at)
 
-    A median is NaN where an element is, unless NaN is left out.
-    """
-    name, m = str(im.node.target), im.m
-    if "kthvalue" in name:
-        k, dim, keep = (*given, -1, False)[:3] if len(given) < 3 else given
-    else:
-        dim, keep = (*given, False)[:2]
-    keep = named.get("keepdim", keep)
+
+@handles("aten.kthvalue.default")
+def kthvalue(im: Importer, x: Value, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    """The k-th smallest element, and where it is."""
+    return _at(im, x, dim, static(k, "a count") - 1)
+
+
+def _at(im: Importer, x: Value, dim: int, at: int | Value) -> tuple[Value, Value]:
+    """The element that has a place in the order of a dimension, and where it is, in the shapes of the results."""
+    m = im.m
     turned, back = _last(im, x, dim)
-    size = static(size_of(turned.shape[-1]), "the size of a dimension that is ordered")
-    places = _places(im, turned, size, descending=False)
-    is_nan = m.cast(m.ne(turned, turned), "i64") if x.dtype.kind not in "iub" else None
-    missing = None if is_nan is None else m.sum(is_nan, [turned.ndim - 1], keep_dims=True)
-    if "kthvalue" in name:
-        at: Any = int(k) - 1
-    elif missing is None:
-        at = (size - 1) // 2
-    elif "nanmedian" in name:
-        at = m.maximum(m.floor_div(np.int64(size - 1) - missing, np.int64(2)), np.int64(0))
-    else:  # where there is one, NaN is the last
-        at = m.where(m.gt(missing, np.int64(0)), m.constant(np.int64(size - 1)), np.int64((size - 1) // 2))
-    batch = turned.ndim - 1
-    place = m.gather(places, at, batch, batch_dims=batch) if isinstance(at, Value) else m.narrow(places, -1, at, 1)
-    value = m.gather(turned, place, batch, batch_dims=batch)
+    places, last = _places(im, turned, _length(x, dim), descending=False), turned.ndim - 1
+    place = indexing.picked(m, places, at, last) if isinstance(at, Value) else m.narrow(places, -1, at, 1)
+    value = indexing.picked(m, turned, place, last)
     shape = im.shape(im.node.meta["val"][0])
     return im.reshaped(back(value), shape), im.reshaped(back(place), shape)
 

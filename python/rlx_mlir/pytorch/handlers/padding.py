@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx_mlir.frontends import functions, positions
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
-from rlx_mlir.pytorch.handlers.shapes import size_of
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of, static
 
 
 @handles("aten.constant_pad_nd.default", "aten.pad.default")
@@ -20,30 +19,42 @@ def pad(im: Importer, x: Value, widths: Sequence[Any], *rest: Any, **_: Any) -> 
     value = rest[-1] if rest and not isinstance(rest[-1], str) and rest[-1] is not None else 0.0
     if isinstance(rest[0] if rest else None, str) and rest[0] != "constant":
         return _own(im, x, widths, rest[0])
-    for number in range(len(widths) // 2):
-        axis = x.ndim - 1 - number
-        low, high = static(widths[2 * number], "padding"), static(widths[2 * number + 1], "padding")
+    for axis, low, high in _sides(x, widths):
         if low < 0 or high < 0:
             x = im.m.slice(x, axis, -low if low < 0 else None, high if high < 0 else None)
-        parts = [_border(im, x, axis, low, value), x, _border(im, x, axis, high, value)]
-        kept = [part for part in parts if part is not None]
-        x = im.m.concat(kept, axis) if len(kept) > 1 else x
+        x = _around(im, x, axis, (low, high), im.scalar(value, im.dtype()))
     return x
 
 
-def _border(im: Importer, x: Value, axis: int, width: int, value: Any) -> Value | None:
-    if width <= 0:
-        return None
-    shape = [width if at == axis else size for at, size in enumerate(x.shape)]
-    return im.m.expand(im.m.reshape(im.scalar(value, im.dtype()), [1] * len(shape)), shape)
+def padded(im: Importer, x: Value, widths: Sequence[tuple[int, int]], fill: float) -> Value:
+    """x with one number before and after its last dimensions."""
+    number = im.m.constant(np.asarray(fill).astype(x.dtype))
+    for axis, sides in enumerate(widths, x.ndim - len(widths)):
+        x = _around(im, x, axis, sides, number)
+    return x
+
+
+def _around(im: Importer, x: Value, axis: int, widths: tuple[int, int], number: Value) -> Value:
+    """x with a number before and after one dimension; where a width isn't above 0, nothing is there."""
+    parts = [x]
+    for width, at in zip(widths, (0, 2), strict=True):
+        if width > 0:
+            shape = [width if dim == axis else size for dim, size in enumerate(x.shape)]
+            parts.insert(at, im.m.expand(im.m.reshape(number, [1] * x.ndim), shape))
+    return im.m.concat(parts, axis) if len(parts) > 1 else x
+
+
+def _sides(x: Value, widths: Sequence[Any]) -> Iterator[tuple[int, int, int]]:
+    """Dimensions, from the last one on, and how wide their padding is before and after."""
+    for number in range(len(widths) // 2):
+        before, after = (static(own, "padding") for own in widths[2 * number : 2 * number + 2])
+        yield x.ndim - 1 - number, before, after
 
 
 def _own(im: Importer, x: Value, widths: Sequence[Any], mode: str) -> Value:
     """x with elements of its own around it: at `reflect` those behind the border, at `replicate` that at the border."""
     m = im.m
-    for number in range(len(widths) // 2):
-        axis = x.ndim - 1 - number
-        low, high = static(widths[2 * number], "padding"), static(widths[2 * number + 1], "padding")
+    for axis, low, high in _sides(x, widths):
         if low == high == 0:
             continue
         last = im.scalar(size_of(x.shape[axis]) - 1, "i64")

@@ -8,50 +8,38 @@ those of its rows. Images whose padding `mir.pool` doesn't have are padded first
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import reduce
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from rlx_mlir.frontends.windows import Windows, taken
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
-from rlx_mlir.pytorch.handlers.images import images_of, numbers, padded
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of, static
+from rlx_mlir.pytorch.handlers.images import images_of, numbers
+from rlx_mlir.pytorch.handlers.padding import padded
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """Windows over the last dimensions.
-
-    Attributes:
-        kernel: elements of a window.
-        stride: steps between windows.
-        padding: elements before and after.
-        dilation: steps between the elements of a window.
-        more: elements after that windows reach which begin inside and end outside.
-    """
-
-    kernel: list[int]
-    stride: list[int]
-    padding: list[int]
-    dilation: list[int]
-    more: list[int]
+def _windows(x: Value, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Windows:
+    sizes = tuple(numbers(kernel, rank))
+    steps = sizes if isinstance(stride, Sequence) and not stride else tuple(numbers(stride, rank))
+    pads = tuple((own, own) for own in numbers(padding, rank))
+    found = Windows(sizes, steps, tuple(numbers(dilation, rank)), pads)
+    if not ceil_mode:
+        return found
+    what = "the size of an image in windows that end outside"
+    return found.rounded_up([static(size_of(size), what) for size in x.shape[-rank:]])
 
 
-def _windows(x: Value, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> _Windows:
-    sizes = numbers(kernel, rank)
-    steps = sizes if isinstance(stride, Sequence) and not stride else numbers(stride, rank)
-    pads, apart = numbers(padding, rank), numbers(dilation, rank)
-    more = [0] * rank
-    if ceil_mode:
-        for at, size in enumerate(x.shape[-rank:]):
-            own = static(Size.parse(str(size)), "the size of an image in windows that end outside")
-            room = own + 2 * pads[at] - (sizes[at] - 1) * apart[at] - 1
-            count = -(-room // steps[at]) + 1
-            count -= (count - 1) * steps[at] >= own + pads[at]  # which would begin in the padding after
-            more[at] = max((count - 1) * steps[at] - room, 0)
-    return _Windows(sizes, steps, pads, apart, more)
+def _ends_inside(over: Windows) -> bool:
+    """Whether no window reaches further than the padding that is asked for."""
+    return all(before == after for before, after in over.pads)
+
+
+def _has_gaps(over: Windows) -> bool:
+    return any(step != 1 for step in over.dilation)
 
 
 def _neutral(x: Value, kind: str) -> Any:
@@ -60,27 +48,23 @@ def _neutral(x: Value, kind: str) -> Any:
     return -np.inf if x.dtype.kind not in "iu" else np.iinfo(x.dtype).min
 
 
-def _combined(im: Importer, x: Value, kind: str, over: _Windows) -> Value:
+def _combined(im: Importer, x: Value, kind: str, over: Windows) -> Value:
     """The largest, or the sum, of each window over the last dimensions of x."""
     rank = len(over.kernel)
-    if any(over.more) or any(step != 1 for step in over.dilation):
-        pads = [(own, own + more) for own, more in zip(over.padding, over.more, strict=True)]
-        x = padded(im, x, pads, _neutral(x, kind))
-        over = _Windows(over.kernel, over.stride, [0] * rank, over.dilation, [0] * rank)
-    if any(step != 1 for step in over.dilation):
+    if _has_gaps(over) or not _ends_inside(over):
+        x, over = padded(im, x, over.pads, _neutral(x, kind)), over.unpadded()
+    if _has_gaps(over):
         for number in range(rank):
-            x = _along(im, x, kind, x.ndim - rank + number, over, number)
+            x = _along(im, x, kind, x.ndim - rank + number, over.along(number, number + 1))
         return x
     if rank == 3:
-        flat = _Windows(*(own[1:] for own in (over.kernel, over.stride, over.padding, over.dilation, over.more)))
-        leading = list(x.shape[:-2])
-        planes = _combined(im, im.m.reshape(x, [1, -1, *x.shape[-2:]]), kind, flat)
-        x = im.m.reshape(planes, [*leading, -1])
-        x = _pool(im, x, kind, [over.kernel[0], 1], [over.stride[0], 1], [over.padding[0], 0])
+        planes = _combined(im, im.m.reshape(x, [1, -1, *x.shape[-2:]]), kind, over.along(1))
+        across = Windows((over.kernel[0], 1), (over.stride[0], 1), (1, 1), (over.pads[0], (0, 0)))
+        x = _pool(im, im.m.reshape(planes, [*x.shape[:-2], -1]), kind, across)
         return im.m.reshape(x, [*x.shape[:-1], *planes.shape[-2:]])
     if rank == 1:
-        return _flat(im, _pool(im, images_of(x, im), kind, [1, *over.kernel], [1, *over.stride], [0, *over.padding]))
-    return _pool(im, x, kind, over.kernel, over.stride, over.padding)
+        return _flat(im, _pool(im, images_of(x, im), kind, over.lifted()))
+    return _pool(im, x, kind, over)
 
 
 def _flat(im: Importer, x: Value) -> Value:
@@ -88,25 +72,18 @@ def _flat(im: Importer, x: Value) -> Value:
     return im.m.reshape(x, [*x.shape[:-2], x.shape[-1]])
 
 
-def _pool(im: Importer, x: Value, kind: str, kernel: list[int], stride: list[int], padding: list[int]) -> Value:
+def _pool(im: Importer, x: Value, kind: str, over: Windows) -> Value:
     """`mir.pool` of x [..., H, W] with any number of dimensions before."""
     image = x if x.ndim == 4 else im.m.reshape(x, [1, -1, *x.shape[-2:]])
-    found = im.m.pool(image, kind, kernel, stride=stride, padding=padding)
+    padding = [before for before, _ in over.pads]
+    found = im.m.pool(image, kind, list(over.kernel), stride=list(over.stride), padding=padding)
     return found if x.ndim == 4 else im.m.reshape(found, [*x.shape[:-2], *found.shape[-2:]])
 
 
-def _along(im: Importer, x: Value, kind: str, axis: int, over: _Windows, number: int) -> Value:
+def _along(im: Importer, x: Value, kind: str, axis: int, over: Windows) -> Value:
     """Windows along one dimension, of slices: one for each of their elements."""
-    one = [[own[number]] for own in (over.kernel, over.stride, over.padding, over.dilation, over.more)]
-    order = [*(dim for dim in range(x.ndim) if dim != axis), axis]
-    turned = im.m.transpose(x, order)
-    total: Value | None = None
-    for place in range(over.kernel[number]):
-        part = _taken(im, turned, _Windows(*one), [place])
-        combine = im.m.maximum if kind == "max" else im.m.add
-        total = part if total is None else combine(total, part)
-    assert total is not None
-    return im.m.transpose(total, [order.index(dim) for dim in range(x.ndim)])
+    combine = im.m.maximum if kind == "max" else im.m.add
+    return reduce(combine, (taken(im.m, x, over, [place], axis) for place in range(over.kernel[0])))
 
 
 def _rank_of(im: Importer) -> int:
@@ -124,7 +101,7 @@ def _max_pool(
     padding: Any = 0,
     dilation: Any = 1,
     ceil_mode: bool = False,
-) -> tuple[Value, _Windows]:
+) -> tuple[Value, Windows]:
     over = _windows(x, _rank_of(im), kernel, stride, padding, dilation, ceil_mode)
     return im.reshaped(_combined(im, x, "max", over), im.shape(wanted)), over
 
@@ -148,23 +125,15 @@ def max_pool_with_indices(im: Importer, x: Value, *given: Any) -> Any:
     return found, lambda: im.reshaped(_places(im, x, over), shape)
 
 
-def _places(im: Importer, x: Value, over: _Windows) -> Value:
+def _places(im: Importer, x: Value, over: Windows) -> Value:
     """Where the first largest element of each window is, counted over its image; the last NaN, where there is one."""
     m, rank = im.m, len(over.kernel)
-    number: Value | None = None
-    for axis in range(x.ndim - rank, x.ndim):
-        own = im.iota([size if dim == axis else 1 for dim, size in enumerate(x.shape)], axis, "i64")
-        if number is not None:
-            length = Size.parse(str(x.shape[axis]))
-            number = number * im.scalar(length, "i64")
-        number = own if number is None else number + own
-    assert number is not None
-    pads = [(own, own + more) for own, more in zip(over.padding, over.more, strict=True)]
+    number = im.numbered([im.counter(x.shape, axis) for axis in range(x.ndim - rank, x.ndim)], x.shape[-rank:])
     best: tuple[Value, Value] | None = None
-    values = padded(im, x, pads, _neutral(x, "max"))
-    numbers_of = padded(im, m.expand(number, [*[1] * (x.ndim - rank), *x.shape[-rank:]]), pads, 0)
+    values = padded(im, x, over.pads, _neutral(x, "max"))
+    numbers_of = padded(im, m.expand(number, [*[1] * (x.ndim - rank), *x.shape[-rank:]]), over.pads, 0)
     for place in product(*map(range, over.kernel)):
-        value, here = (_taken(im, each, over, place) for each in (values, numbers_of))
+        value, here = (taken(m, each, over, place, x.ndim - rank) for each in (values, numbers_of))
         if best is None:
             best = value, here
             continue
@@ -174,19 +143,6 @@ def _places(im: Importer, x: Value, over: _Windows) -> Value:
         best = m.where(better, value, best[0]), m.where(better, here, best[1])
     assert best is not None
     return best[1]
-
-
-def _taken(im: Importer, x: Value, over: _Windows, place: Sequence[int]) -> Value:
-    """Of all windows, the element at one place."""
-    rank = len(place)
-    for number, at in enumerate(place):
-        axis, stride = x.ndim - rank + number, over.stride[number]
-        span = (over.kernel[number] - 1) * over.dilation[number]
-        start, size = at * over.dilation[number], Size.parse(str(x.shape[axis]))
-        count = (size - span - 1) // stride
-        stop = count * stride + start + 1
-        x = im.m.slice(x, axis, start, stop.constant if stop.constant is not None else stop, stride)
-    return x
 
 
 @handles("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
@@ -205,13 +161,13 @@ def avg_pool(
     total = _combined(im, x, "sum", over)
     if divisor_override is not None:
         return im.reshaped(total / float(divisor_override))
-    if not any(over.more) and (count_include_pad or not any(over.padding)):
+    if _ends_inside(over) and (count_include_pad or not any(map(any, over.pads))):
         return im.reshaped(total / float(np.prod(over.kernel)))
     rank = len(over.kernel)
     ones = im.m.expand(im.m.constant(np.ones([1] * (rank + 1), x.dtype)), [1, *x.shape[-rank:]])
     if count_include_pad:
-        ones = padded(im, ones, [(own, own) for own in over.padding], 1)
-        over = _Windows(over.kernel, over.stride, [0] * rank, over.dilation, over.more)
+        ones = padded(im, ones, [(before, before) for before, _ in over.pads], 1)
+        over = replace(over, pads=tuple((0, after - before) for before, after in over.pads))
     return im.reshaped(total / _combined(im, ones, "sum", over))
 
 
@@ -226,7 +182,7 @@ def _adaptive(im: Importer, x: Value, kind: str, sizes: Any, wanted: Any) -> Val
     if all(count == 1 for count in counts):
         return im.m.reduce(x, kind, axes, keep_dims=True)
     for axis, count in zip(axes, counts, strict=True):
-        size = static(Size.parse(str(x.shape[axis])), "the size of an image in windows of several sizes")
+        size = static(size_of(x.shape[axis]), "the size of an image in windows of several sizes")
         if count is not None and count != size:
             x = _parted(im, x, kind, axis, size, count)
     return im.reshaped(x, im.shape(wanted))
@@ -292,9 +248,10 @@ def max_pool_backward(
 ) -> Value:
     """dy where the largest element of its window was; the indices aren't read."""
     over = _windows(x, 2, kernel, stride, padding, dilation, ceil_mode)
-    if any(over.more) or any(step != 1 for step in over.dilation):
+    if _has_gaps(over) or not _ends_inside(over):
         raise Unhandled("windows that end outside, or with gaps")
-    return im.m.maxpool2d_backward(x, dy, kernel_size=over.kernel, stride=over.stride, padding=over.padding)
+    padding = [before for before, _ in over.pads]
+    return im.m.maxpool2d_backward(x, dy, kernel_size=list(over.kernel), stride=list(over.stride), padding=padding)
 
 
 @handles("aten.avg_pool2d_backward.default")
@@ -311,25 +268,29 @@ def avg_pool_backward(
 ) -> Value:
     """dy over each element of its window, divided by how many there are."""
     over = _windows(x, 2, kernel, stride, padding, 1, ceil_mode)
-    if any(over.more) or (any(over.padding) and not count_include_pad):
+    if not _ends_inside(over) or (any(map(any, over.pads)) and not count_include_pad):
         raise Unhandled("a divisor that isn't the size of the window")
-    size = [int(own) for own in over.kernel]
-    each = 1.0 / (divisor_override or size[0] * size[1])
-    images = im.m.reshape(dy, [-1, 1, *dy.shape[-2:]])
+    each = 1.0 / (divisor_override or int(np.prod(over.kernel)))
     rest = []
     for at, length in enumerate(x.shape[-2:]):
-        own = static(Size.parse(str(length)), "the size of an image")
-        rest.append((own + 2 * over.padding[at] - size[at]) % over.stride[at])
-    ones = im.m.constant(np.full([1, 1, *size], each, x.dtype))
-    found = im.m.conv_transpose2d(images, ones, stride=over.stride, padding=over.padding, output_padding=rest)
+        own = static(size_of(length), "the size of an image")
+        rest.append((own + sum(over.pads[at]) - over.kernel[at]) % over.stride[at])
+    ones = im.m.constant(np.full([1, 1, *over.kernel], each, x.dtype))
+    found = im.m.conv_transpose2d(
+        im.m.reshape(dy, [-1, 1, *dy.shape[-2:]]),
+        ones,
+        stride=list(over.stride),
+        padding=[before for before, _ in over.pads],
+        output_padding=rest,
+    )
     return im.reshaped(found)
 
 
 @handles("aten._adaptive_avg_pool2d_backward.default")
 def adaptive_avg_pool_backward(im: Importer, dy: Value, x: Value) -> Value:
     """dy over each element of its window, divided by how many there are: of windows that divide the image."""
-    counts = [static(Size.parse(str(size)), "a size") for size in dy.shape[-2:]]
-    sizes = [Size.parse(str(size)) for size in x.shape[-2:]]
+    counts = [static(size_of(size), "a size") for size in dy.shape[-2:]]
+    sizes = [size_of(size) for size in x.shape[-2:]]
     if counts == [1, 1]:
         total = im.scalar(sizes[0] * sizes[1], im.dtype())
         return im.expanded(dy / total)

@@ -8,8 +8,8 @@ from typing import Any
 
 from rlx_mlir.frontends import positions
 from rlx_mlir.hir.values import Value
-from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, handles
+from rlx_mlir.mir.dims import product
+from rlx_mlir.pytorch.graph import Importer, handles, size_of
 
 
 def _axes(x: Value, dims: Any) -> list[int]:
@@ -53,9 +53,7 @@ def var(im: Importer, x: Value, dims: Any = None, correction: Any = None, keepdi
     lessened = 1 if correction is None else int(correction)
     centred = x - im.m.mean(x, axes, keep_dims=True)
     total = im.m.sum(centred * centred, axes, keep_dims=keepdim)
-    count = Size.of(1)
-    for axis in axes:
-        count = count * Size.parse(str(x.shape[axis]))
+    count = product(size_of(x.shape[axis]) for axis in axes)
     if count.constant is not None:
         return total * (1.0 / max(count.constant - lessened, 1))
     return total / (positions.first(im.m, count, 0, im.dtype()) - float(lessened))
@@ -90,9 +88,8 @@ def _place(im: Importer, x: Value, dim: int, keepdim: bool, *, largest: bool, dt
     found = m.eq(x, best)
     if x.dtype.kind not in "iub":
         found = m.bitwise_or(found, m.ne(x, x))
-    counter = im.iota([size if at == axis else 1 for at, size in enumerate(x.shape)], axis, "i64")
-    end = positions.first(m, Size.parse(str(x.shape[axis])), 0, "i64")
-    return im.cast(m.min(m.where(found, counter, end), [axis], keep_dims=keepdim), dtype)
+    end = positions.first(m, size_of(x.shape[axis]), 0, "i64")
+    return im.cast(m.min(m.where(found, im.counter(x.shape, axis), end), [axis], keep_dims=keepdim), dtype)
 
 
 @handles("aten.cumsum.default")

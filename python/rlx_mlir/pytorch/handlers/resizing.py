@@ -16,7 +16,7 @@ import numpy as np
 from rlx_mlir.frontends import functions, positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles
+from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of
 
 #: How many neighbours are before a place, and the weights of all, of how far it is behind the one before.
 _Weights = tuple[int, Callable[[Value], list[Value]]]
@@ -68,7 +68,7 @@ def _dimensions(im: Importer, x: Value, scales: list[float | None]) -> Iterator[
     """Of each dimension that changes: its number, its size before and after, numbers of rows (f32), and its factor."""
     for number, scale in enumerate(scales):
         axis = x.ndim - len(scales) + number
-        own, wanted = Size.parse(str(x.shape[axis])), im.sizes()[axis]
+        own, wanted = size_of(x.shape[axis]), im.sizes()[axis]
         if own != wanted or scale not in (None, 1.0):
             rows = im.m.cast(im.iota(positions.words([wanted]), 0, "i64"), "f32")
             yield axis, own, wanted, rows, scale
@@ -170,7 +170,7 @@ def grid_sampler(im: Importer, x: Value, grid: Value, mode: int, padding: int, c
     m, word = im.m, im.dtype()
     if mode not in (0, 1) or padding not in (0, 1):
         raise Unhandled("cubic weights, or reflections")
-    sizes = [Size.parse(str(size)) for size in x.shape[-2:]]
+    sizes = [size_of(size) for size in x.shape[-2:]]
     places = []
     for number, size in ((1, sizes[0]), (0, sizes[1])):
         own = im.reshaped(m.narrow(grid, -1, number, 1), list(grid.shape[:3]))

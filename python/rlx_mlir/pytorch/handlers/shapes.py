@@ -9,7 +9,7 @@ from typing import Any
 from rlx_mlir.frontends import positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, element_count, handles, static
+from rlx_mlir.pytorch.graph import Importer, Unhandled, element_count, handles, size_of, static
 from rlx_mlir.pytorch.handlers.known import is_whole
 
 
@@ -77,11 +77,6 @@ def _sliced(im: Importer, x: Value, dim: int, start: Any, end: Any, step: int, s
     if isinstance(stop, int) and stop > 2**62:
         stop = None
     return im.m.slice(x, axis, begin, stop, step, length=length)
-
-
-def size_of(given: int | str) -> Size:
-    """A dimension of a shape as a size."""
-    return Size.parse(str(given))
 
 
 def _number(bound: Any) -> Any:
@@ -177,7 +172,7 @@ def roll(im: Importer, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()
         raise Unhandled("without dimensions")
     for shift, dim in zip(shifts, dims, strict=True):
         size = x.shape[dim % x.ndim]
-        at = -static(shift, "a shift") % static(Size.parse(str(size)), "a rolled dimension")
+        at = -static(shift, "a shift") % static(size_of(size), "a rolled dimension")
         if at:
             parts = [im.m.slice(x, dim % x.ndim, at, None), im.m.slice(x, dim % x.ndim, None, at)]
             x = im.m.concat(parts, dim % x.ndim)
@@ -195,7 +190,7 @@ def slice_scatter(
     before, after = [], []
     if start not in (None, 0, Size.of(0)):
         before = [im.m.slice(x, axis, None, _number(start))]
-    if not is_whole(end) and Size.of(end) != Size.parse(str(x.shape[axis])):
+    if not is_whole(end) and Size.of(end) != size_of(x.shape[axis]):
         after = [im.m.slice(x, axis, _number(end), None)]
     return im.m.concat([*before, source, *after], axis) if before or after else source
 
@@ -204,7 +199,7 @@ def slice_scatter(
 def select_scatter(im: Importer, x: Value, source: Value, dim: int, index: Any) -> Value:
     """x with one element along a dimension replaced."""
     axis = dim % x.ndim
-    at = static(index, "an index") % static(Size.parse(str(x.shape[axis])), "an indexed dimension")
+    at = static(index, "an index") % static(size_of(x.shape[axis]), "an indexed dimension")
     one = im.m.reshape(source, [1 if own == axis else size for own, size in enumerate(x.shape)])
     parts = [im.m.slice(x, axis, None, at)] if at else []
     return im.m.concat([*parts, one, im.m.slice(x, axis, at + 1, None)], axis)

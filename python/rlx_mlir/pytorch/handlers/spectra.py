@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx_mlir.frontends import functions
+from rlx_mlir.frontends.indexing import with_last
 from rlx_mlir.hir.values import Value
 from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
 
@@ -82,13 +83,6 @@ def part(im: Importer, z: Value) -> Value:
 # -- transforms ----------------------------------------------------------------------------------------------------
 
 
-def _last(x: Value, axis: int) -> list[int]:
-    """The order in which a dimension is the last; the same one puts it back."""
-    order = list(range(x.ndim))
-    order[axis], order[-1] = order[-1], order[axis]
-    return order
-
-
 def _axes(x: Value, dims: Sequence[int]) -> list[int]:
     return [dim % x.ndim for dim in dims]
 
@@ -112,16 +106,16 @@ def rfft(im: Importer, x: Value, dims: Sequence[int], normalisation: int, onesid
     m, (*others, last) = im.m, _axes(x, dims)
     if im.dtype() != "complex<f32>":
         raise Unhandled(f"elements of {im.dtype()}")
-    norm, order = _NORMS[False][normalisation], _last(x, last)
-    rows = m.transpose(x, order)
+    norm = _NORMS[False][normalisation]
+    rows, back = with_last(m, x, last)
     found = m.complex(*(m.rfft if onesided else m.fft_real)(rows, norm=norm))
-    return _complex(im, m.transpose(found, order), others, norm, inverse=False)
+    return _complex(im, back(found), others, norm, inverse=False)
 
 
 @handles("aten._fft_c2r.default")
 def irfft(im: Importer, z: Value, dims: Sequence[int], normalisation: int, size: Any) -> Value:
     """Real numbers of the first half of their transform."""
     m, (*others, last) = im.m, _axes(z, dims)
-    norm, order = _NORMS[True][normalisation], _last(z, last)
-    z = m.transpose(_complex(im, z, others, norm, inverse=True), order)
-    return m.transpose(m.irfft(*_parts(im, z), static(size, "a length"), norm=norm), order)
+    norm = _NORMS[True][normalisation]
+    rows, back = with_last(m, _complex(im, z, others, norm, inverse=True), last)
+    return back(m.irfft(*_parts(im, rows), static(size, "a length"), norm=norm))

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_mlir.errors import OnnxError
-from rlx_mlir.frontends.tensors import Tensor, plain
+from rlx_mlir.frontends.tensors import Tensor
+from rlx_mlir.frontends.windows import Windows, convolved_volumes
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
 from ..call import Call
 from ..registry import Refused, operator
-from ..windows import Windows, windows
+from ..windows import windows
 
 
 def _kernel(call: Call, weight: Sequence[Size]) -> list[int]:
@@ -48,37 +49,15 @@ def convolved(call: Call, x: Value, weight: Value, over: Windows, groups: int) -
         return call.reshaped(y, [*own[:2], own[3]])
     if any(before != after for before, after in over.pads):
         x = call.padded(x, [(0, 0), (0, 0), *over.pads], 0)
-        over = Windows(over.kernel, over.stride, over.dilation, ((0, 0),) * count)
+        over = over.unpadded()
     if count == 2:
         padding = [before for before, _ in over.pads]
         options = {"stride": list(over.stride), "padding": padding, "dilation": list(over.dilation)}
         return call.m.conv2d(x, weight, groups=groups, **options)  # type: ignore[arg-type]
     if count == 3:
-        return _volumes(call, x, weight, over, groups)
+        x = call.padded(x, [(0, 0), (0, 0), over.pads[0], (0, 0), (0, 0)], 0)
+        return convolved_volumes(call.m, x, weight, over, lambda a, b: convolved(call, a, b, over.along(1), groups))
     raise Refused(f"convolutions of {count} dimensions")
-
-
-def _volumes(call: Call, x: Value, weight: Value, over: Windows, groups: int) -> Value:
-    """A convolution of three dimensions as the sum of those of its kernel's planes."""
-    m = call.m
-    before, after = over.pads[0]
-    x = call.padded(x, [(0, 0), (0, 0), (before, after), (0, 0), (0, 0)], 0)
-    flat = Windows(over.kernel[1:], over.stride[1:], over.dilation[1:], over.pads[1:])
-    n, channels, depth, height, width = Tensor.running(x).shape
-    steps = (depth - over.span[0]) // over.stride[0] + 1
-    total: Value | None = None
-    for plane in range(over.kernel[0]):
-        start = Size.of(plane * over.dilation[0])
-        bounds = plain([start, start + (steps - 1) * over.stride[0] + 1])
-        part = m.transpose(m.slice(x, 2, bounds[0], bounds[1], over.stride[0]), [0, 2, 1, 3, 4])
-        part = call.reshaped(part, [n * steps, channels, height, width])
-        kernel = Tensor.running(weight).shape
-        own = call.reshaped(m.narrow(weight, 2, plane, 1), [*kernel[:2], *kernel[3:]])
-        y = convolved(call, part, own, flat, groups)
-        total = y if total is None else m.add(total, y)
-    assert total is not None
-    own_shape = Tensor.running(total).shape
-    return m.transpose(call.reshaped(total, [n, steps, *own_shape[1:]]), [0, 2, 1, 3, 4])
 
 
 @operator("ConvTranspose")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlx_mlir.errors import OnnxError
-from rlx_mlir.frontends import scattering
+from rlx_mlir.frontends import indexing
 from rlx_mlir.frontends.tensors import Tensor, plain
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size, product
@@ -65,12 +65,7 @@ def _gather_elements(call: Call) -> Tensor:
     for other, (own, wanted) in enumerate(zip(call.shape(0), call.shape(1), strict=True)):
         if other != axis and own != wanted:
             x = m.slice(x, other, 0, plain([wanted])[0])
-    order = [i for i in range(rank) if i != axis] + [axis]
-    back = [order.index(i) for i in range(rank)]
-    if axis == rank - 1:
-        return call.out(m.gather(x, indices, axis, batch_dims=rank - 1))
-    found = m.gather(m.transpose(x, order), m.transpose(indices, order), rank - 1, batch_dims=rank - 1)
-    return call.out(m.transpose(found, back))
+    return call.out(indexing.picked(m, x, indices, axis))
 
 
 def _added(call: Call, total: Value | None, index: Value, by: Size) -> Value:
@@ -126,16 +121,16 @@ def _scattered(call: Call, x: Value, places: Value, updates: Value, reduction: s
     Without a reduction, ONNX has each place once.
     """
     if reduction == "add":
-        return scattering.added(call.m, x, places, updates)
-    if reduction not in scattering.REDUCTIONS:
-        return scattering.replaced(call.m, x, places, updates)
+        return indexing.added(call.m, x, places, updates)
+    if reduction not in indexing.REDUCTIONS:
+        return indexing.replaced(call.m, x, places, updates)
     own, given = Tensor.running(x).shape, Tensor.running(updates).shape
     count = product(Tensor.running(places).shape)
     pairs = product([count, *own]).constant
     if pairs is None or pairs > MOST_PAIRS:
         raise Refused(f"'reduction' is '{reduction}' for {count} updates of {list(map(str, own))}")
     flat = call.reshaped(places, [count]), call.reshaped(updates, [count, *given[places.ndim :]])
-    return scattering.reduced(call.m, x, *flat, reduction)
+    return indexing.reduced(call.m, x, *flat, reduction)
 
 
 @operator("ScatterND")
@@ -217,7 +212,4 @@ def _tensor_scatter(call: Call) -> Tensor:
     end = call.importer.size(length)
     offset = m.sub(places, starts)
     inside = m.ge(offset, np.int64(0)) & m.lt(offset, end)
-    order = [i for i in range(rank) if i != axis] + [axis]
-    back = [order.index(i) for i in range(rank)]
-    found = m.gather(m.transpose(update, order), m.transpose(offset, order), rank - 1, batch_dims=rank - 1)
-    return call.out(m.where(inside, m.transpose(found, back), cache))
+    return call.out(m.where(inside, indexing.picked(m, update, offset, axis), cache))

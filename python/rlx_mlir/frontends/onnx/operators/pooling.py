@@ -12,14 +12,15 @@ from itertools import product as combinations
 
 import numpy as np
 
-from rlx_mlir.frontends.tensors import Tensor, plain
+from rlx_mlir.frontends.tensors import Tensor
+from rlx_mlir.frontends.windows import Windows, taken
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
 
 from ..call import Call
 from ..registry import Refused, operator
 from ..types import FLOATS
-from ..windows import Windows, windows
+from ..windows import windows
 
 #: Places of a window that is computed of slices.
 MOST_PLACES = 1024
@@ -34,22 +35,20 @@ def _windows(call: Call) -> tuple[Windows, Windows]:
     sizes = call.shape(0)[2:]
     kernel = call.ints("kernel_shape", [])
     over = windows(call, kernel, sizes)
-    return over, over.rounded_up(sizes)[0] if call.flag("ceil_mode") else over
+    if not call.flag("ceil_mode"):
+        return over, over
+    known = [size.constant for size in sizes if size.constant is not None]
+    if len(known) < len(sizes):
+        raise Refused(f"'ceil_mode' for a dimension of {next(size for size in sizes if size.constant is None)}")
+    return over, over.rounded_up(known)
 
 
 def places(call: Call, padded: Value, over: Windows) -> Iterator[Value]:
     """For each place of a window, the elements there of all windows: slices of what is padded already."""
-    sizes = Tensor.running(padded).shape[2:]
-    counts = [(size - span) // stride + 1 for size, span, stride in zip(sizes, over.span, over.stride, strict=True)]
     if int(np.prod(over.kernel)) > MOST_PLACES:
         raise Refused(f"windows of {list(over.kernel)}")
     for place in combinations(*(range(k) for k in over.kernel)):
-        part = padded
-        for i, start in enumerate(place):
-            first = Size.of(start * over.dilation[i])
-            bounds = plain([first, first + (counts[i] - 1) * over.stride[i] + 1])
-            part = call.m.slice(part, 2 + i, bounds[0], bounds[1], over.stride[i])
-        yield part
+        yield taken(call.m, padded, over, place, 2)
 
 
 def combined(call: Call, x: Value, over: Windows, fill: object, combine: Callable[[Value, Value], Value]) -> Value:

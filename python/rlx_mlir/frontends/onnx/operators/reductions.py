@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rlx_mlir.frontends.indexing import with_last
 from rlx_mlir.frontends.tensors import Tensor
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import product
@@ -229,11 +230,7 @@ def _top_k(call: Call) -> tuple[Tensor, Tensor]:
         wide = x if x.dtype in FLOATS else m.cast(x, "f64")
     if wide is None:
         raise Refused(f"elements of type {x.dtype}")
-    swap = [i for i in range(rank) if i != axis] + [axis]
-    back = [swap.index(i) for i in range(rank)]
-    rows = m.transpose(wide, swap) if axis != rank - 1 else wide
+    rows, back = with_last(m, wide, axis)
     values, places = m.top_k(rows if largest else m.neg(rows), k)
-    values = values if largest else m.neg(values)
-    if axis != rank - 1:
-        values, places = m.transpose(values, back), m.transpose(places, back)
+    values, places = back(values if largest else m.neg(values)), back(places)
     return call.out(call.narrowed(values, x.dtype)), call.out(m.cast(places, "i64"))

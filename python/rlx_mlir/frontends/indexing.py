@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Entries of a tensor that are put, or combined, where indices say: what readers of graphs share."""
+"""Entries of a tensor that are chosen, put or combined where indices say: what readers of graphs share."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -9,6 +11,20 @@ from rlx_mlir.hir import GraphModule, Value
 
 #: How entries of one place are combined, where they aren't added: the word of `mir.reduce`.
 REDUCTIONS = {"max": "max", "min": "min", "mul": "prod"}
+
+
+def with_last(m: GraphModule, x: Value, axis: int) -> tuple[Value, Callable[[Value], Value]]:
+    """x with a dimension at the end, and what puts it back."""
+    if axis == x.ndim - 1:
+        return x, lambda y: y
+    order = [*(at for at in range(x.ndim) if at != axis), axis]
+    return m.transpose(x, order), lambda y: m.transpose(y, [order.index(at) for at in range(x.ndim)])
+
+
+def picked(m: GraphModule, x: Value, indices: Value, axis: int) -> Value:
+    """x[..., indices[..., i, ...], ...]: the other dimensions are those of the indices."""
+    turned, back = with_last(m, x, axis)
+    return back(m.gather(turned, with_last(m, indices, axis)[0], x.ndim - 1, batch_dims=x.ndim - 1))
 
 
 def replaced(m: GraphModule, x: Value, places: Value, updates: Value) -> Value:
