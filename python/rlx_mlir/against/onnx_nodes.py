@@ -21,7 +21,7 @@ from rlx_mlir.errors import ExecutionError, RlxError, shortened
 from rlx_mlir.frontends.onnx.files import Tensors, onnx_library, read_model
 from rlx_mlir.frontends.onnx.importer import read
 from rlx_mlir.hir import GraphModule
-from rlx_mlir.semantics.function import body, entry_function, results
+from rlx_mlir.semantics.function import results
 from rlx_mlir.verify.tolerance import operation_error
 
 #: Kinds of attributes that are graphs, or lists of these.
@@ -46,13 +46,10 @@ def check_file(
     message, folder, _ = read_model(source)
     tensors = Tensors(folder)
     importer = read(message, tensors, {}, every=True)
-    given = {name: array for name, array in importer.params.items() if name in _names(importer.graph)}
+    read_by = {value.name for value in importer.graph.params}
+    given = {name: array for name, array in importer.params.items() if name in read_by}
     module, values = prepared(importer.graph, sizes, {**given, **(inputs or {})}, seed)
     return _Nodes(module, values, factor, _Session(onnxruntime, message, tensors)).run()
-
-
-def _names(module: GraphModule) -> set[str]:
-    return {value.name for value in module.params}
 
 
 class _Session:
@@ -129,11 +126,9 @@ class _Nodes(Comparison):
 
     def __init__(self, module: GraphModule, values: Mapping[str, np.ndarray], factor: float, session: _Session) -> None:
         super().__init__(module, "onnxruntime", values, factor)
-        function = entry_function(module.ir_module)
-        returned = list(body(function).operations)[-1].operation.operands
         self._session = session
         self._results: dict[str, _Result] = {}
-        for own, value in zip(results(function), returned, strict=True):
+        for own, value in zip(results(self._function), self._end.operands, strict=True):
             if value in self.known:
                 self._results[own.name] = _Result(value, self.known[value])
         self._tapped = {own.value for own in self._results.values()}

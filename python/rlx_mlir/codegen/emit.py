@@ -527,7 +527,7 @@ class Emitter:
         folded = _fold(word, lhs, rhs) if folds else None
         return self.binary(op, lhs, rhs) if folded is None else folded  # type: ignore[return-value]
 
-    def iceildiv(self, lhs: Index, rhs: int) -> Index:
+    def iceildiv(self, lhs: Index, rhs: Index) -> Index:
         """Quotient, rounded up."""
         return (lhs + (rhs - 1)) // rhs
 

@@ -233,7 +233,7 @@ class Layer:
 
     def _attend(self, n: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         config, local = self.config, self.config.is_local(self.number)
-        q, k, v = (self._product(n, name, self._bias(name)) for name in ("attn_q", "attn_k", "attn_v"))
+        q, k, v = (self._product(n, name) for name in ("attn_q", "attn_k", "attn_v"))
         q, k = self._rotate(q, "attn_q", config.heads), self._rotate(k, "attn_k", config.kv_heads)
         cached: dict[str, Any] = {}
         if caches:
@@ -257,7 +257,7 @@ class Layer:
             name="attention",
         )
         attended, updated = (found[0], found[1:]) if cached else (found, ())
-        return self._product(attended, "attn_output", self._bias("attn_output")), updated
+        return self._product(attended, "attn_output"), updated
 
     def _attend_latents(self, n: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         """Attention of heads that share latents, see `latent`; the values of their rows are the rows."""
@@ -324,10 +324,10 @@ class Layer:
         y = graph.dequant_grouped_matmul(rows, self._weight(name), own, experts=heads, name=name)
         return graph.reshape(y, [*x.shape[:3], y.shape[-1]], name=name)
 
-    def _product(self, x: Value, name: str, bias: Value | None = None) -> Value:
-        """x times a weight of the layer, with what an adapter adds."""
+    def _product(self, x: Value, name: str) -> Value:
+        """x times a weight of the layer, with its bias, and with what an adapter adds."""
         graph = self.graph
-        y = product(graph, x, self._weight(name), bias, name=name)
+        y = product(graph, x, self._weight(name), self._bias(name), name=name)
         low = self.adapters.get(f"blk.{self.number}.{name}")
         if low is None:
             return y

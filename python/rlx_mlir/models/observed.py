@@ -56,11 +56,11 @@ class _ObservedLayer(Layer):
         self.watch.result(f"blk.{self.number}", found)
         return found
 
-    def _product(self, x: Value, name: str, bias: Value | None = None) -> Value:
+    def _product(self, x: Value, name: str) -> Value:
         if name == "attn_output":
             self.watch.result(self._own("attention"), x)
         self.watch.operand(self._own(name), x)
-        y = super()._product(x, name, bias)
+        y = super()._product(x, name)
         self.watch.result(self._own(name), y)
         return y
 

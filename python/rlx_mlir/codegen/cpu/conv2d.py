@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.program import Program
@@ -86,15 +87,46 @@ class Cut:
     def of(cls, em: Emitter, spec: Conv2dSpec, x: Value, most: int) -> Cut:
         """Equal blocks of rows with up to `most` places; of longer rows, equal parts."""
         height, width = counts(em, spec, x)
-        parts = em.imax(_quotient_up(width, most), 1)
-        wide = em.imax(_quotient_up(width, parts), 1)
-        blocks = em.imax(_quotient_up(height, most // wide), 1)
-        tall = em.imax(_quotient_up(height, blocks), 1)
-        return cls((height, width), tall, wide, _quotient_up(height, tall), _quotient_up(width, wide))
+        parts = em.imax(em.iceildiv(width, most), 1)
+        wide = em.imax(em.iceildiv(width, parts), 1)
+        blocks = em.imax(em.iceildiv(height, most // wide), 1)
+        tall = em.imax(em.iceildiv(height, blocks), 1)
+        return cls((height, width), tall, wide, em.iceildiv(height, tall), em.iceildiv(width, wide))
 
 
-def _quotient_up(size: Index, by: Index) -> Index:
-    return (size + (by - 1)) // by
+class Convolution(Protocol):
+    """The code of one kernel."""
+
+    def units(self, em: Emitter, x: Value) -> Index:
+        """How many units of work there are."""
+
+    def parts(self, em: Emitter, x: Value, scratch: Scratch) -> object:
+        """Takes the scratch memory."""
+
+    def body(
+        self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        """Computes a range of units."""
+
+
+def write_convolution(name: str, spec: Conv2dSpec, kernel: Convolution) -> str:
+    """The functions `@name.body`, `@name.units` and `@name.scratch`, as text."""
+    return write_kernel(
+        name,
+        spec.operands,
+        spec.results,
+        units=lambda em, values: kernel.units(em, values[0]),
+        scratch=lambda em, values, scratch: kernel.parts(em, values[0], scratch),
+        body=kernel.body,
+        order=spec.order,
+    )
+
+
+def zeros(em: Emitter, target: Target, data: Value, first: Index, last: Index) -> None:
+    """Zeros in a row of f32; the last vector may reach further, into what is written afterwards."""
+    lanes, type = target.lanes("f32"), target.vector("f32")
+    with em.loop(first, last, lanes, hint="z") as z:
+        em.vstore(em.zero(type), data, [z.iv])
 
 
 @dataclass(frozen=True)
@@ -114,16 +146,7 @@ def emit_conv2d(name: str, spec: Conv2dSpec, target: Target) -> str:
     """
     if reason := why_no_convolution(spec.x, spec.weight, spec.result):
         raise UnsupportedByTemplate(f"{name}: {reason}")
-    kernel = _Convolution(spec, target)
-    return write_kernel(
-        name,
-        spec.operands,
-        spec.results,
-        units=lambda em, values: kernel.units(em, values[0]),
-        scratch=kernel.parts,
-        body=kernel.body,
-        order=spec.order,
-    )
+    return write_convolution(name, spec, _Convolution(spec, target))
 
 
 class _Convolution:
@@ -148,7 +171,7 @@ class _Convolution:
         height, width = counts(em, self.spec, x)
         return em.iceildiv(height * width, self.places) * (self.row_blocks * self.spec.groups) * em.dim(x, 0)
 
-    def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> _Parts:
+    def parts(self, em: Emitter, x: Value, scratch: Scratch) -> _Parts:
         """Takes the scratch memory: sums, rows of narrow weights, a row of what is seen, and blocks of rows in panels.
 
         The last vector of a row may reach beyond its places.
@@ -164,7 +187,7 @@ class _Convolution:
     ) -> None:
         """Computes a range of units."""
         (x, weight, *others), out = values, outputs[0]
-        parts = self.parts(em, values, scratch)
+        parts = self.parts(em, x, scratch)
         kernels = em.collapse(weight, [[0], [1, 2, 3]])
         arguments, flat = self.product.flat(em, others), self.product.flat(em, outputs)
         places = em.dim(out, 2) * em.dim(out, 3)
@@ -228,7 +251,7 @@ class _Seen:
 
     def copy(self, ks: tuple[Index, Index], parts: _Parts) -> None:
         """A row for each element of the sum, cut into panels; zeros where nothing is seen."""
-        em, spec, (height, width) = self.em, self.kernel.spec, self.sizes
+        em, spec, target, (height, width) = self.em, self.kernel.spec, self.kernel.target, self.sizes
         across = self.kernel.kernel[1]
         taps = self.kernel.kernel[0] * across
         end = em.iceildiv(self.width, self.kernel.panel) * self.kernel.panel
@@ -243,12 +266,12 @@ class _Seen:
                 inside = em.cmpi("ult", y, height)
                 low_here = em.select(inside, em.imin(em.imax(low, first), last), last)
                 high_here = em.imax(em.imin(high, last), low_here)
-                self._clear(parts.row, first - begin, low_here - begin)
+                zeros(em, target, parts.row, first - begin, low_here - begin)
                 row = channel * height + y
                 source, places = (row, left), (low_here, high_here)
-                copy_pixels(em, self.kernel.target, self.x, source, places, spec.stride[1], parts.row, begin)
-                self._clear(parts.row, high_here - begin, last - begin)
-            self._clear(parts.row, self.width, end)
+                copy_pixels(em, target, self.x, source, places, spec.stride[1], parts.row, begin)
+                zeros(em, target, parts.row, high_here - begin, last - begin)
+            zeros(em, target, parts.row, self.width, end)
             self._cut(parts, k.iv - ks[0], end)
 
     def _cut(self, parts: _Parts, at: Index, end: Index) -> None:
@@ -258,11 +281,6 @@ class _Seen:
             for column in range(0, panel, lanes):
                 value = em.vload(parts.row, [own.iv + column], self.type)
                 em.vstore(value, parts.panels, [own.iv // panel, at, column])
-
-    def _clear(self, copied: Value, first: Index, last: Index) -> None:
-        """Zeros: the last vector may reach further, into what is written afterwards."""
-        with self.em.loop(first, last, self.kernel.lanes, hint="z") as z:
-            self.em.vstore(self.em.zero(self.type), copied, [z.iv])
 
 
 def copy_pixels(

@@ -17,8 +17,8 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of
 from rlx_mlir.codegen.specs import Conv2dSpec
 from rlx_mlir.codegen.specs.tensors import why_no_convolution
 
-from .conv2d import Cut, Finishing, copy_pixels
-from .kernel import Accumulators, Scratch, write_kernel
+from .conv2d import Cut, Finishing, copy_pixels, write_convolution, zeros
+from .kernel import Accumulators, Scratch
 from .registry import Generator
 from .target import Target
 
@@ -53,16 +53,7 @@ def emit_conv2d_channels(name: str, spec: Conv2dSpec, target: Target) -> str:
     """
     if reason := why_no_convolution(spec.x, spec.weight, spec.result):
         raise UnsupportedByTemplate(f"{name}: {reason}")
-    kernel = _Convolution(spec, target)
-    return write_kernel(
-        name,
-        spec.operands,
-        spec.results,
-        units=lambda em, values: kernel.units(em, values[0]),
-        scratch=lambda em, values, scratch: kernel.parts(em, values[0], scratch),
-        body=kernel.body,
-        order=spec.order,
-    )
+    return write_convolution(name, spec, _Convolution(spec, target))
 
 
 class _Convolution:
@@ -131,20 +122,15 @@ class _Convolution:
                 # Of stride s, column j is pixel first + s j.
                 low, high = (self._at_least(em, edge - first, parts.columns) for edge in (0, width))
                 low, high = em.select(inside, low, parts.columns), em.select(inside, high, parts.columns)
-                self._zeros(em, parts.seen, to, to + low)
+                zeros(em, self.target, parts.seen, to, to + low)
                 source = (channel * height + y, 0 - first)
                 copy_pixels(em, self.target, flat, source, (low, high), spec.stride[1], parts.seen, 0 - to)
-                self._zeros(em, parts.seen, to + high, to + parts.columns)
+                zeros(em, self.target, parts.seen, to + high, to + parts.columns)
 
     def _at_least(self, em: Emitter, pixels: Index, most: Index) -> Index:
         """The first column that lies so many pixels behind the first one, or further; `most` at most."""
         stride = self.spec.stride[1]
-        return em.imin((em.imax(pixels, 0) + (stride - 1)) // stride, most)
-
-    def _zeros(self, em: Emitter, data: Value, first: Index, last: Index) -> None:
-        """The last vector may reach further, into what is written afterwards."""
-        with em.loop(first, last, self.lanes, hint="z") as z:
-            em.vstore(em.zero(self.type), data, [z.iv])
+        return em.imin(em.iceildiv(em.imax(pixels, 0), stride), most)
 
     def _multiply(
         self, em: Emitter, parts: _Parts, weight: tuple[Value, Index, Index], sizes: tuple[Index, Index]

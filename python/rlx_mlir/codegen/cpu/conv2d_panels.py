@@ -19,10 +19,10 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of
 from rlx_mlir.codegen.specs import Conv2dSpec
 from rlx_mlir.formats import PANEL_ROWS
 
-from .conv2d import Cut, Finishing
+from .conv2d import Cut, Finishing, copy_pixels, write_convolution, zeros
 from .gemm import transpose
 from .gemm_packed import multiply_tile
-from .kernel import Accumulators, Scratch, row_tiles, write_kernel
+from .kernel import Accumulators, Scratch, row_tiles
 from .registry import Generator
 from .target import Target
 
@@ -32,7 +32,7 @@ DEPTH = 288
 """Elements of the sum whose channels are copied at once, about: their weights for a tile stay in near caches."""
 
 PLACES = 224
-"""Places of a unit at most: what they see of a block of channels stays in the second cache."""
+"""Places of a unit at most, whole vectors: what they see of a block of channels stays in the second cache."""
 
 OUTPUTS = 128
 """Outputs of a unit at most: so many products for each number that is copied."""
@@ -81,16 +81,7 @@ class _Parts:
 
 def emit_conv2d_panels(name: str, spec: Conv2dSpec, target: Target) -> str:
     """The functions `@name.body`, `@name.units` and `@name.scratch`, as text."""
-    kernel = _Convolution(spec, target)
-    return write_kernel(
-        name,
-        spec.operands,
-        spec.results,
-        units=lambda em, values: kernel.units(em, values[0]),
-        scratch=lambda em, values, scratch: kernel.parts(em, values[0], scratch),
-        body=kernel.body,
-        order=spec.order,
-    )
+    return write_convolution(name, spec, _Convolution(spec, target))
 
 
 class _Convolution:
@@ -122,7 +113,7 @@ class _Convolution:
         steps = scratch.take([self.channels * self.taps], "i32")
         sums = scratch.take([PLACES + self.lanes, self.rows], "f32")
         product = Finishing(self.spec)
-        turned = Accumulators(em, self.target, product, _whole(PLACES, self.lanes), scratch, PANEL_ROWS)
+        turned = Accumulators(em, self.target, product, PLACES, scratch, PANEL_ROWS)
         return _Parts(_Seen(pixels, rows, columns, steps), sums, turned)
 
     def _reach(self, places: Index, axis: int) -> Index:
@@ -203,21 +194,10 @@ class _Convolution:
             y = i.iv + top
             inside = em.cmpi("ult", em.index(y), height)
             first, last = em.select(inside, low, columns), em.select(inside, high, columns)
-            self._zeros(em, seen.data, to, to + first)
+            zeros(em, self.target, seen.data, to, to + first)
             row = (channels[0] + c.iv) * height + y
-            main = first + (last - first) // self.lanes * self.lanes
-            with em.loop(first, main, self.lanes, hint="j") as j:
-                em.vstore(em.vload(flat, [row, j.iv + left], self.type), seen.data, [to + j.iv])
-            with em.loop(main, last, self.lanes, hint="j") as j:
-                mask = em.mask(last - j.iv, self.lanes)
-                value = em.masked_load(flat, [row, j.iv + left], mask, em.zero(self.type))
-                em.vstore(value, seen.data, [to + j.iv])
-            self._zeros(em, seen.data, to + last, to + columns)
-
-    def _zeros(self, em: Emitter, data: Value, first: Index, last: Index) -> None:
-        """The last vector may reach further, into what is written afterwards."""
-        with em.loop(first, last, self.lanes, hint="z") as z:
-            em.vstore(em.zero(self.type), data, [z.iv])
+            copy_pixels(em, self.target, flat, (row, 0 - left), (first, last), 1, seen.data, 0 - to)
+            zeros(em, self.target, seen.data, to + last, to + columns)
 
     # -- products -----------------------------------------------------------------------------------------------------
 
@@ -311,10 +291,6 @@ def _tile_places(target: Target) -> tuple[int, ...]:
     if target.vector_bits == 256 or target.registers == 32:
         return target.choices.limited((6, 4, 2, 1))
     return target.choices.limited((2, 1))
-
-
-def _whole(size: int, lanes: int) -> int:
-    return -(-size // lanes) * lanes
 
 
 def _configure(name: str, spec: Conv2dSpec, target: Target) -> Conv2dSpec | None:
