@@ -32,7 +32,6 @@ from rlx_mlir.rewriting import (
 )
 from rlx_mlir.rewriting.steps import run_and_verify
 
-ROOT = Path(__file__).resolve().parents[3]
 CHAIN = """
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = mir.silu %x : tensor<4xf32> loc("first"("model.py":7:3))
