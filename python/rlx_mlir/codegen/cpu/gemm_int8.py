@@ -49,6 +49,9 @@ LINE = 64
 FEW_ROWS = 4
 """The largest static M, times digits, whose weights are joined to bytes in registers."""
 
+NEAR_BYTES = 256
+"""How far ahead few rows ask for the panel that they read: it helps over the ends of pages; further is slower."""
+
 
 # -- the product ------------------------------------------------------------------------------------------------------
 
@@ -131,18 +134,24 @@ class IntegerParts:
 class IntegerProduct:
     """The code of one kernel, and what follows from the product's sizes and the target."""
 
-    def __init__(self, target: Target, product: Product, layout: PanelLayout, rows: Rows) -> None:
+    def __init__(
+        self, target: Target, product: Product, layout: PanelLayout, rows: Rows, per_unit: int | None = None
+    ) -> None:
+        """per_unit: panels of each weight in a unit, where another kernel says so."""
         self._target, self._product, self._layout, self._rows = target, product, layout, rows
         self._digits = DIGITS[rows.bits]
         self._weights = product.program.accumulators
         self.blocks = product.k // BLOCK
         self.panels = -(-product.n // PANEL_ROWS)
-        self.per_unit = panels_per_unit(target, self._weights)
-        self._groups = tile_groups(target, self._weights)
-        self._lanes = target.lanes("f32")
-        self._vectors = len(self._groups[0]) * PANEL_ROWS // self._lanes
         # Sums of few rows have registers of their own for each digit.
         self._few = product.rows is not None and product.rows <= FEW_ROWS // self._digits
+        # They wait for memory, which is read fastest as one stream: a panel at a time.
+        rule = 1 if self._few else panels_per_unit(target, self._weights)
+        self.per_unit = rule if per_unit is None else per_unit
+        alone = [[panel] for panel in itertools.product(range(self._weights), range(self.per_unit))]
+        self._groups = alone if self._few else tile_groups(target, self._weights)
+        self._lanes = target.lanes("f32")
+        self._vectors = len(self._groups[0]) * PANEL_ROWS // self._lanes
         self._tiled = uses_integer_tiles(target, product.rows, layout) and has_room(layout, rows.bits)
         # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
         self._joined = layout.bits < 8 and not self._few
@@ -247,7 +256,8 @@ class IntegerProduct:
     def _source(self, em: Emitter, unit: Value, flat: Sequence[Value], group: int, parts: IntegerParts) -> _Source:
         """Where a group of columns finds its weights: in the panels, or where they were joined."""
         here = [self._panel(em, flat, unit, weight, position) for weight, position in self._groups[group]]
-        source = _from_panels(em, here, self._product.k // self._layout.block, self._few or self._joined)
+        rule = NEAR_BYTES if self._few else PREFETCH_BYTES if self._joined else 0
+        source = _from_panels(em, here, self._product.k // self._layout.block, rule)
         if not self._joined:
             return source
         _join(em, self._target, source, self._vectors, group, parts.data, parts.factors, self._layout)
@@ -290,9 +300,10 @@ def _factors(layout: PanelLayout) -> int:
     return BLOCK // layout.sub * (2 if layout.minimum else 1)
 
 
-def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool) -> _Source:
-    """The blocks [0, end) of panels side by side; `stream`: what follows is prefetched."""
+def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, rule: int) -> _Source:
+    """The blocks [0, end) of panels side by side; rule: how many bytes ahead they are asked for; 0: they aren't."""
     vectors = panels[0].vectors
+    ahead = panels[0].target.choices.ahead(rule) if rule else 0
 
     def run_all(
         carry: Structure, step: Callable[[Index, _Weights, Structure], Structure], leads: Value | None
@@ -305,7 +316,6 @@ def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool)
             )
             return step(block, weights, values)
 
-        ahead = panels[0].target.choices.ahead(PREFETCH_BYTES) if stream else 0
         return over_runs(panels, 0, end, carry, at_runs, ahead)
 
     return run_all

@@ -476,8 +476,10 @@ def single_rows(
     """
 
     def over_panels(size: int, cover: Callable[[Callable[[Index, int], None]], None]) -> None:
-        # Panels go side by side only where all sums stay in registers.
-        together = len(panels) if len(panels) * size <= 4 and target.vector_bits == 512 else 1
+        # Panels go side by side only where all sums stay in registers. One row of floats waits for memory, which is
+        # read fastest as one stream.
+        fit = len(panels) * size <= 4 and target.vector_bits == 512
+        together = len(panels) if fit and not (rows == 1 and panels[0].layout.dense) else 1
         for start in range(0, len(panels), together):
             cover(functools.partial(tile, start, panels[start : start + together]))
 

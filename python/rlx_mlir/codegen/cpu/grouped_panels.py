@@ -178,13 +178,14 @@ def emit_grouped_digits(name: str, config: _Config, target: Target) -> str:
     spec, product, layout = config.spec, config.product, config.layout
     rows_of_x = ExactRows(target, product.k, layout, listed=True)
 
-    def integers(rows: int | None) -> IntegerProduct:
+    def integers(rows: int | None, per_unit: int | None = None) -> IntegerProduct:
         """The product of so many rows with all experts."""
         whole = replace(product, x_shape=(rows, product.k), n=spec.experts * product.n)
-        return IntegerProduct(target, whole, layout, rows_of_x)
+        return IntegerProduct(target, whole, layout, rows_of_x, per_unit)
 
-    one, many = integers(1), integers(None)  # a single row has code of its own: it reads weights once
+    many = integers(None)
     size = many.per_unit
+    one = integers(1, size)  # a single row has code of its own: it reads weights once
     groups = config.panels // size
 
     def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[_Floats, IntegerParts, IntegerParts]:
