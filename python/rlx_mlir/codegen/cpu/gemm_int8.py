@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rlx_mlir.activations import DIGITS
@@ -31,7 +31,7 @@ from .byte_dots import Dot, Dots, by_avx2
 from .digits import BASE_BITS, has_room
 from .gemm_amx import SIDE
 from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
-from .gemm_packed import PREFETCH_BYTES, REGISTER_TILES, panels_per_unit, tile_groups
+from .gemm_packed import PREFETCH_BYTES, REGISTER_TILES, are_single_rows, panels_per_unit, tile_groups
 from .kernel import Accumulators, Product, Scratch, row_blocks, row_count, row_tiles, write_kernel
 from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
 from .quantized_rows import ROW_BLOCK, GivenRows, QuantizedRows, Rows, Tables
@@ -108,14 +108,39 @@ def gemm_int8(target: Target, product: Product, scheme: str, bits: int = 8) -> s
     if not has_room(layout, bits):
         raise UnsupportedByTemplate(f"{product.name}: sums of products of {scheme} with {bits} bits don't fit in 32")
     target = _int8_target(target)
-    kernel = IntegerProduct(target, product, layout, GivenRows(target, product.k, layout, bits))
+    rows = GivenRows(target, product.k, layout, bits)
+    kernel = IntegerProduct(target, product, layout, rows)
+    # Sequences that are decoded together may be few, though their number isn't known here.
+    most = FEW_ROWS // DIGITS[bits] if product.rows is None and are_single_rows(product.x_shape) else 0
+    few = [
+        IntegerProduct(target, replace(product, x_shape=(count, product.k)), layout, rows, kernel.per_unit)
+        for count in range(1, most + 1)
+    ]
+
+    def body(
+        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        parts, number = kernel.parts(em, values, scratch), row_count(em, values[0])
+
+        def run(count: int) -> None:
+            """The code for `count` rows, where they are as few, else that for more, or for any number."""
+            if count > most:
+                kernel.run(em, values, outputs, (begin, end), parts, number)
+                return
+            with em.if_(em.cmpi("eq", number, count)) as branch:
+                few[count - 1].run(em, values, outputs, (begin, end), parts, count)
+                branch.else_()
+                run(count + 1)
+
+        run(1)
+
     return write_kernel(
         product.name,
         kernel.operands,
         product.outputs(),
         units=lambda em, values: kernel.units,
         scratch=kernel.parts,
-        body=kernel.body,
+        body=body,
         order=product.operand_order,
     )
 
@@ -184,18 +209,22 @@ class IntegerProduct:
         accumulators = Accumulators(em, self._target, self._product, columns_of_unit, scratch, most)
         return IntegerParts(accumulators, data, factors, rows, tiles)
 
-    def body(
-        self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    def run(
+        self,
+        em: Emitter,
+        values: Sequence[Value],
+        outputs: Sequence[Value],
+        units: tuple[Index, Index],
+        parts: IntegerParts,
+        rows: Index,
     ) -> None:
-        """Computes a range of units."""
-        rows = row_count(em, values[0])
+        """Computes a range of units, and their outputs."""
         arguments = values[len(self._rows.operands(self._product)) + self._weights :]
-        parts = self.parts(em, values, scratch)
 
         def finish(unit: Value, first: Index, count: Index) -> None:
             parts.accumulators.finish(arguments, outputs, unit, first, count)
 
-        self.multiply(em, values, rows, (begin, end), parts, finish)
+        self.multiply(em, values, rows, units, parts, finish)
 
     def multiply(
         self,
