@@ -17,7 +17,7 @@ Sizes = tuple[int | str, int]
 
 #: Tokens of a sequence alone, of many sequences, of one.
 SHAPES: dict[str, Sizes] = {"decode": (1, 1), "batch": ("batch", 1), "extend": (1, 8)}
-BATCHES = (1, 2, 3, 5, 8, 13, 64)
+BATCHES = (1, 2, 3, 4, 5, 8, 13, 64)
 AVX2 = "+sse4.2,+ssse3,+avx,+avx2,+fma,+f16c"
 K, N = 256, 37
 INTEGERS = ("q4_0", "q4_1", "q5_0", "q8_0", "q4_k", "q6_k", "iq4_nl")
