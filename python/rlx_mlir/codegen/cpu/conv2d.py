@@ -11,9 +11,9 @@ made. Every output is one chain of operations along the sum, whatever tiles and 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.program import Program
@@ -85,13 +85,27 @@ class Cut:
 
     @classmethod
     def of(cls, em: Emitter, spec: Conv2dSpec, x: Value, most: int) -> Cut:
+        """The cut of an image's result into units of up to `most` places."""
+        return cls.over(em, counts(em, spec, x), most)
+
+    @classmethod
+    def over(cls, em: Emitter, places: tuple[Index, Index], most: int) -> Cut:
         """Equal blocks of rows with up to `most` places; of longer rows, equal parts."""
-        height, width = counts(em, spec, x)
+        height, width = places
         parts = em.imax(em.iceildiv(width, most), 1)
         wide = em.imax(em.iceildiv(width, parts), 1)
         blocks = em.imax(em.iceildiv(height, most // wide), 1)
         tall = em.imax(em.iceildiv(height, blocks), 1)
         return cls((height, width), tall, wide, em.iceildiv(height, tall), em.iceildiv(width, wide))
+
+    def room(self, most: int, size: Callable[[Any, Any], Any]) -> Index:
+        """size(tall, wide), a product of two sums, each of a multiple of one of them and a number.
+
+        Of dynamic sizes, the most that it is for up to `most` places: smaller images may have larger units than larger
+        ones, and scratch memory is planned for these. Such a product is largest where one of the factors is.
+        """
+        own: Index = size(self.tall, self.wide)
+        return own if isinstance(own, int) else max(size(1, most), size(most, 1))
 
 
 class Convolution(Protocol):

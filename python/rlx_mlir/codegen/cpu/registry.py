@@ -45,6 +45,7 @@ MODULES = (
     "kept_blocks",
     "recurrence",
     "conv",
+    "conv2d_winograd",
     "conv2d_panels",
     "conv2d",
     "conv2d_channels",
