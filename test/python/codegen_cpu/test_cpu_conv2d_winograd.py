@@ -214,13 +214,18 @@ def with_sizes(m: GraphModule, weight: np.ndarray, **options: Any) -> Executable
 
 
 @pytest.mark.parametrize(
-    ("shape", "groups"),
-    [((16, 16, 3, 3), 1), ((32, 8, 3, 3), 2), ((16, 1, 3, 3), 16)],
-    ids=["winograd", "panels", "channels"],
+    ("shape", "changes"),
+    [
+        ((16, 16, 3, 3), {}),
+        ((32, 8, 3, 3), {"groups": 2}),
+        ((16, 16, 1, 1), {"stride": 2, "padding": 0}),
+        ((16, 1, 3, 3), {"groups": 16}),
+    ],
+    ids=["winograd", "panels", "strided", "channels"],
 )
-def test_sizes_and_threads(shape, groups):
+def test_sizes_and_threads(shape, changes):
     """Every size up to the maxima has room, also where a smaller image has larger units; threads change no bit."""
-    m = graph(("n", 16, "h", "w"), shape, groups=groups)
+    m = graph(("n", 16, "h", "w"), shape, **changes)
     rng = np.random.default_rng(0)
     weight = rng.standard_normal(shape).astype(np.float32)
     one, two = (with_sizes(m, weight, threads=threads) for threads in (1, 2))

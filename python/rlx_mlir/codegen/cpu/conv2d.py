@@ -99,13 +99,12 @@ class Cut:
         return cls((height, width), tall, wide, em.iceildiv(height, tall), em.iceildiv(width, wide))
 
     def room(self, most: int, size: Callable[[Any, Any], Any]) -> Index:
-        """size(tall, wide), a product of two sums, each of a multiple of one of them and a number.
+        """size(tall, wide), which grows with both; of dynamic sizes, the most that it is for up to `most` places.
 
-        Of dynamic sizes, the most that it is for up to `most` places: smaller images may have larger units than larger
-        ones, and scratch memory is planned for these. Such a product is largest where one of the factors is.
+        Scratch memory is planned for the largest images, and smaller ones may have larger units.
         """
         own: Index = size(self.tall, self.wide)
-        return own if isinstance(own, int) else max(size(1, most), size(most, 1))
+        return own if isinstance(own, int) else max(size(tall, most // tall) for tall in range(1, most + 1))
 
 
 class Convolution(Protocol):

@@ -4,15 +4,15 @@
     y = A' (sum of (G w G') * (B' d B) over channels) A
 
 d is a square of 4 x 4 pixels, and y what two by two places make of it. G w G' is prepared, see `lowering/winograd.py`.
-A unit is some outputs at the squares of some rows of squares, or of a part of one row. It writes B' d B of all channels
-to scratch, and multiplies each of the 16 numbers of squares with those of weights like a matrix: **lanes run over
-outputs**, tiles of registers have some squares. The products of 16 or 32 outputs at a time become sums by place, with
-which the epilogue goes on as that of `conv2d_panels`. Every product is one chain of operations along the channels, and
-squares begin at even places, whatever tiles and units are.
+A unit is some outputs at the squares of some rows of squares, or of a part of one row. It writes B' d B of all
+channels to scratch, and multiplies each of the 16 numbers of squares with those of weights like a matrix: **lanes run
+over outputs**, and tiles of registers have some squares. The products of 16 or 32 outputs at a time become sums by
+place, with which the epilogue goes on as that of `conv2d_panels`. Every product is one chain of operations along the
+channels, and squares begin at even places, whatever tiles and units are.
 
-B' and A' add and subtract alone, and **the sum of a place is made of pixels that it sees alone**, unlike those of larger
-squares: what lies beside them rounds nothing. Infinities and NaN, and what exceeds f32 on the way, make sums that aren't
-finite: these are computed again as the definition has them, product by product.
+B' and A' add and subtract alone, and **the sum of a place is made of pixels that it sees alone**, unlike those of
+larger squares: what lies beside them rounds nothing. Infinities and NaN, and what exceeds f32 on the way, make sums
+that aren't finite: these are computed again as the definition has them, product by product.
 """
 
 from __future__ import annotations
