@@ -32,6 +32,7 @@ from rlx_mlir.codegen.specs import (
     MoveSpec,
     NormSpec,
     PackedGroupedSpec,
+    PoolSpec,
     ProductSpec,
     QMatmulSpec,
     QuantizeSpec,
@@ -577,6 +578,14 @@ def read_conv2d(name: str, kernel: ir.AnyOp) -> Conv2dSpec:
     )
 
 
+def read_pool(name: str, kernel: ir.AnyOp) -> PoolSpec:
+    """A kernel of class pool: one operation."""
+    x, result, _ = _plain_operation(name, kernel)
+    view = _body(kernel)[0][0].opview
+    sizes = (tuple(python_value(own)) for own in (view.kernel_size, view.stride, view.padding))
+    return PoolSpec(x, result, python_value(view.kind), *sizes)
+
+
 def read_move(name: str, kernel: ir.AnyOp) -> MoveSpec:
     """A kernel of class move: one operation."""
     ops, _ = _body(kernel)
@@ -746,6 +755,7 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "move": read_move,
     "broadcast": read_broadcast,
     "conv2d": read_conv2d,
+    "pool": read_pool,
     "reduce": read_reduce,
     "scan": read_scan,
     "norm": read_norm,

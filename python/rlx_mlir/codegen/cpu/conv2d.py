@@ -60,12 +60,18 @@ class Finishing:
 
 def counts(em: Emitter, spec: Conv2dSpec, x: Value) -> tuple[Index, Index]:
     """Places of the kernels on x, along each direction."""
-    found = []
-    sides = zip((2, 3), shape_of(spec.weight)[2:], spec.stride, spec.padding, spec.dilation, strict=True)
-    for axis, size, stride, padding, dilation in sides:
-        room = em.dim(x, axis) + (2 * padding - dilation * ((size or 0) - 1) - 1 + stride)
-        found.append(em.imax(room, 0) // stride)
-    return found[0], found[1]
+    _, _, *kernel = (size or 0 for size in shape_of(spec.weight))
+    spans = [dilation * (size - 1) + 1 for size, dilation in zip(kernel, spec.dilation, strict=True)]
+    return windows(em, x, spans, spec.stride, spec.padding)
+
+
+def windows(
+    em: Emitter, x: Value, spans: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> tuple[Index, Index]:
+    """How many windows that spread over `spans` pixels x [N, C, H, W] has, down and across."""
+    sides = zip((2, 3), spans, stride, padding, strict=True)
+    down, across = (em.imax(em.dim(x, axis) + (2 * p - span + s), 0) // s for axis, span, s, p in sides)
+    return down, across
 
 
 @dataclass(frozen=True)
@@ -322,18 +328,18 @@ def copy_pixels(
             first, second = (em.vload(x, [row, where + part], narrow) for part in (0, lanes))
             value = em.shuffle(first, second, range(0, 2 * lanes, 2))
         else:
-            value = _gathered(em, x, [row, where], stride, em.mask(lanes, lanes))
+            value = gathered(em, x, [row, where], stride, em.mask(lanes, lanes))
         em.vstore(target.widen(em, value), copied, [j.iv - begin])
     with em.loop(main, high, lanes, hint="j") as j:
         where, mask = j.iv * stride - left, em.mask(high - j.iv, lanes)
         if stride == 1:
             value = em.masked_load(x, [row, where], mask, em.zero(narrow))
         else:
-            value = _gathered(em, x, [row, where], stride, mask)
+            value = gathered(em, x, [row, where], stride, mask)
         em.vstore(target.widen(em, value), copied, [j.iv - begin])
 
 
-def _gathered(em: Emitter, x: Value, where: Sequence[Index], stride: int, mask: Value) -> Value:
+def gathered(em: Emitter, x: Value, where: Sequence[Index], stride: int, mask: Value) -> Value:
     """Pixels that the places of neighbouring lanes see."""
     lanes = shape_of(mask.type)[0] or 0
     narrow = vec(lanes, element_of(x.type))

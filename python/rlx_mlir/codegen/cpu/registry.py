@@ -49,6 +49,7 @@ MODULES = (
     "conv2d_panels",
     "conv2d",
     "conv2d_channels",
+    "pool",
     "norm",
     "solve",
     "cross_entropy",

@@ -21,6 +21,7 @@ __all__ = [
     "GatherSpec",
     "GroupedSpec",
     "PackedGroupedSpec",
+    "PoolSpec",
     "MoveSpec",
     "QMatmulSpec",
     "ReduceSpec",
@@ -286,6 +287,18 @@ class Conv2dSpec:
     def results(self) -> Buffers:
         """The results' buffers."""
         return [(f"out{i}", self.result) for i in range(len(self.program.results))]
+
+
+@dataclass(frozen=True)
+class PoolSpec:
+    """A `mir.pool` of images: types of the buffers x [N, C, H, W] and result, and the attributes."""
+
+    x: str
+    result: str
+    kind: str
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
 
 
 @dataclass(frozen=True)
