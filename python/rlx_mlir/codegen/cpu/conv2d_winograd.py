@@ -297,16 +297,15 @@ class _Convolution:
     def _add_square(
         self, em: Emitter, parts: _Parts, unit: _Unit, at: tuple[Value, Value], panels: int, mark: Value
     ) -> Value:
-        """The sums of one square's places; those that aren't in the image go to a place behind all others."""
-        rows, columns = unit.places
+        """The sums of one square's places.
+
+        Those beside the image go to a place behind all others; those below it lie behind its last row.
+        """
+        columns = unit.places[1]
         square, (y, x) = at[0] * unit.sizes[1] + at[1], (own * 2 for own in at)
-        first, nowhere = y * columns + x, unit.squares * 4
-        below, beside = em.cmpi("slt", y + 1, rows), em.cmpi("slt", x + 1, columns)
+        first, beside = y * columns + x, em.cmpi("slt", x + 1, columns)
         places = [
-            first,
-            em.select(beside, first + 1, nowhere),
-            em.select(below, first + columns, nowhere),
-            em.select(below & beside, first + columns + 1, nowhere),
+            own for row in (first, first + columns) for own in (row, em.select(beside, row + 1, unit.squares * 4))
         ]
         for panel, lane in self._lanes_of(panels):
             output = panel * PANEL_ROWS + lane
