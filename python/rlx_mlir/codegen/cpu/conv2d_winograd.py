@@ -163,7 +163,10 @@ class _Convolution:
             first, image = rest % self.row_blocks * self.rows, rest // self.row_blocks
             at = (block * cut.tall, part * cut.wide)
             sizes = (em.imin(cut.places[0] - at[0], cut.tall), em.imin(cut.places[1] - at[1], cut.wide))
-            inside = tuple(em.imin(all_ - own * 2, size * 2) for all_, own, size in zip(places, at, sizes, strict=True))
+            inside = (
+                em.imin(places[0] - at[0] * 2, sizes[0] * 2),
+                em.imin(places[1] - at[1] * 2, sizes[1] * 2),
+            )
             unit = _Unit(image, at, sizes, inside, places[1])
             self._transform(em, parts, x, unit)
             count = em.imin(self.outputs - first, self.rows) if self.outputs % self.rows else self.rows
@@ -252,8 +255,8 @@ class _Convolution:
                 pixels = []
                 for two in (0, 2):
                     start = parts.pitch * i + s.iv * 2 + two
-                    pair = [em.vload(parts.lines, [start + more], self.type) for more in (0, self.lanes)]
-                    pixels += [em.shuffle(*pair, even), em.shuffle(*pair, odd)]
+                    low, high = (em.vload(parts.lines, [start + more], self.type) for more in (0, self.lanes))
+                    pixels += [em.shuffle(low, high, even), em.shuffle(low, high, odd)]
                 for j, value in enumerate(_forward(pixels)):
                     em.vstore(value, parts.squares, [SIDE * i + j, first + s.iv])
 
@@ -331,7 +334,7 @@ class _Convolution:
             em.loop(0, unit.places[1], hint="column") as column,
         ):
             place = row.iv * unit.places[1] + column.iv
-            where = [[place, panel * PANEL_ROWS + lane] for panel, lane in here]
+            where: list[list[Index]] = [[place, panel * PANEL_ROWS + lane] for panel, lane in here]
             old = [em.vload(parts.sums, at, self.type) for at in where]
             fine = [em.cmpi("ult", em.bitcast(total, bits) & 0x7FFFFFFF, INFINITE) for total in old]
             with em.if_(em.reduce("and", _all(fine))) as branch:

@@ -173,8 +173,8 @@ class _Pool:
         if stride == 1:
             return em.vload(line, [first], self.type)
         if stride == 2:
-            pair = [em.vload(line, [first + more], self.type) for more in (0, self.lanes)]
-            return em.shuffle(*pair, range(0, 2 * self.lanes, 2))
+            low, high = (em.vload(line, [first + more], self.type) for more in (0, self.lanes))
+            return em.shuffle(low, high, range(0, 2 * self.lanes, 2))
         return gathered(em, line, [first], stride, em.mask(self.lanes, self.lanes))
 
 
