@@ -331,11 +331,17 @@ def copy_pixels(
             value = gathered(em, x, [row, where], stride, em.mask(lanes, lanes))
         em.vstore(target.widen(em, value), copied, [j.iv - begin])
     with em.loop(main, high, lanes, hint="j") as j:
-        where, mask = j.iv * stride - left, em.mask(high - j.iv, lanes)
-        if stride == 1:
-            value = em.masked_load(x, [row, where], mask, em.zero(narrow))
+        where, zero = j.iv * stride - left, em.zero(narrow)
+        if stride <= 2:
+            # Of the last pair, only the first pixel is in the image for certain.
+            count = (high - j.iv) * stride - (stride - 1)
+            masks = [em.mask(count, lanes)]
+            if stride == 2:
+                masks.append(em.mask(em.imax(count - lanes, 0), lanes))
+            loaded = [em.masked_load(x, [row, where + n * lanes], mask, zero) for n, mask in enumerate(masks)]
+            value = loaded[0] if stride == 1 else em.shuffle(*loaded, range(0, 2 * lanes, 2))
         else:
-            value = gathered(em, x, [row, where], stride, mask)
+            value = gathered(em, x, [row, where], stride, em.mask(high - j.iv, lanes))
         em.vstore(target.widen(em, value), copied, [j.iv - begin])
 
 
