@@ -15,7 +15,7 @@ from rlx_mlir.lowering.fuse import shape_of
 from rlx_mlir.lowering.parameters import is_known
 from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass
 
-SETS = PatternSet()
+PATTERNS = PatternSet()
 
 FEWEST_CHANNELS = 16
 """With fewer channels, squares of pixels are made for few products."""
@@ -32,10 +32,10 @@ def transform_kernels(module: ir.Operation) -> None:
     convolution reads what it did: the part of both that has its weights, put back in order. Its kernel reads the
     transforms, and the weights where sums aren't finite. Run mir-hoist-params after it.
     """
-    apply_patterns(module, SETS)
+    apply_patterns(module, PATTERNS)
 
 
-@SETS.pattern(mir.ConvOp)
+@PATTERNS.pattern(mir.ConvOp)
 def transform(conv: mir.ConvOp, rewriter: Rewriter) -> None:
     """conv(x, W) of parameters W -> conv(x, W of the panels of W and G W G')"""
     weight = conv.weight

@@ -207,6 +207,17 @@ def test_without_it():
     assert sizes == [values[1].nbytes * 25 // 9, values[1].nbytes]
 
 
+def test_choices_and_verification():
+    """Units of other sizes change no bit; each pass and kernel keeps what the graph computes."""
+    m, values = graph(), drawn(((1, 16, 9, 9), (16, 16, 3, 3)))
+    found = []
+    for options in ({"verify": "numeric"}, {"choices": {"narrow_transpose_conv_0": {"squares": 7}}}):
+        executable = compile_fresh(m, **options)
+        executable.set_params({"w": values[1]})
+        found.append(executable.run({"x": values[0]})["y"])
+    assert found[0].tobytes() == found[1].tobytes()
+
+
 def with_sizes(m: GraphModule, weight: np.ndarray, **options: Any) -> Executable:
     executable = compile_fresh(m, maxima={"h": 40, "w": 1100}, **options)
     executable.set_params({"w": weight})

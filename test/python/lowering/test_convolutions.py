@@ -106,7 +106,9 @@ def test_two_convolutions_of_one_parameter():
     y = m.conv2d(m.relu(m.conv2d(x, w, padding=1)), w)
     m.set_outputs({"y": y, "sum": m.sum(w, [1, 2, 3])})
     executable = compile(m)
-    assert {"conv2d_panels", "conv2d_winograd"} <= set(executable.artifact.templates.values())  # the second one is small
+    assert {"conv2d_panels", "conv2d_winograd"} <= set(
+        executable.artifact.templates.values()
+    )  # the second one is small
     parameters = {"w": drawn((16, 16, 3, 3), "f32", 2)}
     executable.set_params(parameters)
     run = {"x": drawn((2, 16, 6, 7), "f32", 1)}
