@@ -335,11 +335,11 @@ def copy_pixels(
         if stride <= 2:
             # Of the last pair, only the first pixel is in the image for certain.
             count = (high - j.iv) * stride - (stride - 1)
-            masks = [em.mask(count, lanes)]
+            value = em.masked_load(x, [row, where], em.mask(count, lanes), zero)
             if stride == 2:
-                masks.append(em.mask(em.imax(count - lanes, 0), lanes))
-            loaded = [em.masked_load(x, [row, where + n * lanes], mask, zero) for n, mask in enumerate(masks)]
-            value = loaded[0] if stride == 1 else em.shuffle(*loaded, range(0, 2 * lanes, 2))
+                mask = em.mask(em.imax(count - lanes, 0), lanes)
+                second = em.masked_load(x, [row, where + lanes], mask, zero)
+                value = em.shuffle(value, second, range(0, 2 * lanes, 2))
         else:
             value = gathered(em, x, [row, where], stride, em.mask(high - j.iv, lanes))
         em.vstore(target.widen(em, value), copied, [j.iv - begin])
