@@ -240,6 +240,7 @@ def stages(
         activations=options.activations,
         intermediates=options.intermediates,
         maxima=options.maxima,
+        disable_templates=options.disable_templates,
     )
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),

@@ -19,6 +19,7 @@ CLASSES = (
     "move",
     "broadcast",
     "conv2d",
+    "pool",
     "reduce",
     "scan",
     "norm",

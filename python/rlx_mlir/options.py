@@ -50,7 +50,8 @@ class CompileOptions:
         disable_templates: classes of kernels (gemm, rows, attention, quantize, recurrence, conv, norm, or all) that
             take the generic path. gemm_amx_f32, a template and no class, takes it from products of f32, which then have
             another one: see docs/performance.md about their accuracy. gemm_digits likewise, from products of f32 with
-            quantised weights, and attention_amx, from attention.
+            quantised weights, attention_amx, from attention, and conv2d_winograd, from convolutions of 3 x 3, whose
+            weights take 2.8 times the memory for it.
         triple, cpu: of the machine to compile for, as LLVM names them (``aarch64-linux-gnu``, ``cortex-a76``); this one
             where both are empty. Code for other architectures can be looked at and kept, but not run here.
         features: CPU features, ``+name`` or ``-name`` with commas between: on top of those of the CPU that is named;

@@ -16,6 +16,9 @@ from rlx_mlir.lowering.fuse import only_user, producer, shape_of
 from rlx_mlir.rewriting import Rewriter
 from rlx_mlir.semantics.dims import Dims
 
+#: Marks the operation that leaves out the transforms of weights, which its convolution's kernel may read.
+TRANSFORMS = "mir.transforms"
+
 #: The order of [Co / 16, 16, sum] and of [Co / 16, sum, 16], each from the other.
 _TURN = (0, 2, 1)
 
@@ -34,29 +37,43 @@ def pack_kernels(conv: mir.ConvOp, rewriter: Rewriter, is_known: Callable[[ir.Va
     outside would put them back. Others have templates, too, so nothing is reported as missed.
     """
     weight = conv.weight
-    if not is_known(weight) or conv.operation.parent.name != "func.func" or not _fits_panels(conv):
-        return
+    if is_known(weight) and conv.operation.parent.name == "func.func" and fits_panels(conv):
+        read_panels(conv, rewriter, mir.barrier(packed_rows(weight)))
+
+
+def packed_rows(weight: ir.Value) -> ir.Value:
+    """Weights [Co, ..] as [Co / 16, .., 16]: numbers of 16 outputs side by side, in the order of the others."""
     outputs, *sums = shape_of(weight)
     rows = mir.reshape(weight, [outputs // PANEL_ROWS, PANEL_ROWS, math.prod(sums)], [])
-    panels = mir.barrier(mir.transpose(rows, _TURN))
-    conv.operation.operands[1] = mir.reshape(mir.transpose(panels, _TURN), [outputs, *sums], [])
+    return mir.transpose(rows, _TURN)
+
+
+def read_panels(conv: mir.ConvOp, rewriter: Rewriter, panels: ir.Value) -> None:
+    """Gives a convolution weights in panels, as `packed_rows` makes them, put back in order."""
+    conv.operation.operands[1] = mir.reshape(mir.transpose(panels, _TURN), shape_of(conv.weight), [])
     rewriter.changed()
 
 
 def panels_of(conv: mir.ConvOp) -> list[ir.Operation]:
-    """The operations that put the weights of a convolution in order, of which its kernel reads panels; else none."""
+    """The operations that put the weights of a convolution in order, of which its kernel reads panels; else none.
+
+    Where their transforms lie behind the panels (`winograd.py`), the first operation leaves these out.
+    """
     reshape = producer(conv.weight, mir.ReshapeOp)
     turned = producer(reshape.x, mir.TransposeOp) if reshape is not None else None
     if turned is None or tuple(python_value(turned.permutation)) != _TURN:
         return []
     outputs, *sums = shape_of(conv.weight)
     found = [turned.operation, reshape.operation]
-    if not _fits_panels(conv) or shape_of(turned.x) != [outputs // PANEL_ROWS, math.prod(sums), PANEL_ROWS]:
+    if not fits_panels(conv) or shape_of(turned.x) != [outputs // PANEL_ROWS, math.prod(sums), PANEL_ROWS]:
         return []
+    part = producer(turned.x, mir.NarrowOp)
+    if part is not None and TRANSFORMS in part.operation.attributes:
+        found.insert(0, part.operation)
     return found if all(only_user(op.results[0]) is not None for op in found) else []
 
 
-def _fits_panels(conv: mir.ConvOp) -> bool:
+def fits_panels(conv: mir.ConvOp) -> bool:
     """Whether a template reads the weights in panels: of f32, and of groups with whole ones."""
     kind = ir.RankedTensorType(conv.weight.type)
     if str(kind.element_type) != "f32" or why_no_template(conv):

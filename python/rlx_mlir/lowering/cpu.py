@@ -31,7 +31,7 @@ from rlx_mlir.tuning.cpu import BY_RULE, parse_choices
         "features": Option("features of the CPU as LLVM names them, +name or -name, on top of the CPU's", ""),
         "disable": Option(
             "classes of kernels that take the generic path, joined by +; all for every class; gemm_amx_f32: products "
-            "of f32, and attention_amx: attention, take another template",
+            "of f32, attention_amx: attention, and conv2d_winograd: convolutions of 3 x 3, take another template",
             "",
         ),
         "choices": Option("measured choices of kernels, kernel:choice:number, joined by +", ""),

@@ -32,6 +32,7 @@ from rlx_mlir.codegen.specs import (
     MoveSpec,
     NormSpec,
     PackedGroupedSpec,
+    PoolSpec,
     ProductSpec,
     QMatmulSpec,
     QuantizeSpec,
@@ -44,7 +45,7 @@ from rlx_mlir.codegen.specs import (
 )
 from rlx_mlir.dialects import mir
 from rlx_mlir.kernel_classes import OWN
-from rlx_mlir.lowering.convolutions import is_by_channel, panels_of
+from rlx_mlir.lowering.convolutions import TRANSFORMS, is_by_channel, panels_of
 from rlx_mlir.lowering.functions import called_operation, memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
 from rlx_mlir.lowering.groups import PRODUCTS
@@ -570,7 +571,19 @@ def read_conv2d(name: str, kernel: ir.AnyOp) -> Conv2dSpec:
     x, weight, result, *arguments = (memref_of(v.type) for v in (view.x, view.weight, view.result, *builder.arguments))
     order, groups = tuple(numbers[value] for value in given), python_value(view.groups)
     geometry = (stride, padding, dilation, groups)
-    return Conv2dSpec(x, weight, result, *geometry, order, program, tuple(arguments), in_panels=bool(before))
+    return Conv2dSpec(
+        *(x, weight, result, *geometry, order, program, tuple(arguments)),
+        in_panels=bool(before),
+        transformed=any(TRANSFORMS in op.attributes for op in before),
+    )
+
+
+def read_pool(name: str, kernel: ir.AnyOp) -> PoolSpec:
+    """A kernel of class pool: one operation."""
+    x, result, _ = _plain_operation(name, kernel)
+    view = _body(kernel)[0][0].opview
+    sizes = (tuple(python_value(own)) for own in (view.kernel_size, view.stride, view.padding))
+    return PoolSpec(x, result, python_value(view.kind), *sizes)
 
 
 def read_move(name: str, kernel: ir.AnyOp) -> MoveSpec:
@@ -742,6 +755,7 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "move": read_move,
     "broadcast": read_broadcast,
     "conv2d": read_conv2d,
+    "pool": read_pool,
     "reduce": read_reduce,
     "scan": read_scan,
     "norm": read_norm,

@@ -48,7 +48,7 @@ from rlx_mlir.semantics.function import is_parameter, symbols_in, viewed
 CLASS = "mir.kernel"
 
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
-_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "fft", "grouped", "q_matmul", "loss", "conv2d")
+_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "fft", "grouped", "q_matmul", "loss", "conv2d", "pool")
 
 #: Classes whose kernels may write a result into the memory of an operand.
 _TIED = ("rows", "cache", "sample", GENERIC)
@@ -415,6 +415,8 @@ def _single_class(view: ir.AnyOp) -> str:
         return OWN
     if isinstance(view, mir.ConvOp):
         return "conv2d"
+    if isinstance(view, mir.PoolOp):
+        return "pool"
     if isinstance(view, mir.DenseSolveOp | mir.BatchedDenseSolveOp):
         return "solve"
     if isinstance(view, mir.FftOp):

@@ -174,7 +174,7 @@ def _is_fixed(value: ir.Value) -> bool:
     return not isinstance(owner, ir.Block) and can_prepare(owner.operation) and all(map(_is_fixed, owner.operands))
 
 
-def _is_known(value: ir.Value) -> bool:
+def is_known(value: ir.Value) -> bool:
     """Whether the value is known before the first call, and can be prepared."""
     return follows_from_parameters(value) or _is_fixed(value)
 
@@ -206,7 +206,7 @@ def planes_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
 
 def _repack(op: ir.AnyOp, rewriter: Rewriter, layout: str) -> None:
     weight, packed = op.weight, packing_of(op.weight)
-    if not _is_known(weight) or packed.layout != "rows":
+    if not is_known(weight) or packed.layout != "rows":
         return
     if not (packed.format.has_planes if layout == "planes" else packed.format.has_panels):
         return rewriter.no_match(f"{packed.scheme} has no {layout}")
@@ -244,7 +244,7 @@ def pack_dense(op: ir.AnyOp, rewriter: Rewriter) -> None:
     matmul = isinstance(op, mir.MatmulOp)
     x, weight = (op.lhs, op.rhs) if matmul else (op.x, op.weight)
     kind = ir.RankedTensorType(weight.type)
-    if not _is_known(weight) or len(kind.shape) != 2 or not kind.has_static_shape:
+    if not is_known(weight) or len(kind.shape) != 2 or not kind.has_static_shape:
         return
     if str(kind.element_type) not in ("f32", "f16", "bf16"):
         return rewriter.no_match(f"products of {kind.element_type} have no template")
@@ -264,7 +264,7 @@ PACK.pattern(mir.FusedMatmulBiasActOp)(pack_dense)
 
 def pack_convolution(op: mir.ConvOp, rewriter: Rewriter) -> None:
     """convolution with kernels of parameters -> convolution that reads their numbers for 16 outputs side by side"""
-    pack_kernels(op, rewriter, _is_known)
+    pack_kernels(op, rewriter, is_known)
 
 
 PACK.pattern(mir.ConvOp)(pack_convolution)

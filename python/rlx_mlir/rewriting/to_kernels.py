@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 #: The options of `mir-quantize-activations` on CPUs. GPUs have bytes alone, and f32 for what attention reads.
@@ -40,12 +40,13 @@ def kernel_steps(
     activations: str = "exact",
     intermediates: str = "rounded",
     maxima: Mapping[str, int] | None = None,
+    disable_templates: Collection[str] = (),
 ) -> KernelSteps:
     """The pipelines from stage mir to stage kernels.
 
     Args:
         gpu: whether kernels run on a GPU.
-        activations, intermediates, maxima: as of `compile`.
+        activations, intermediates, maxima, disable_templates: as of `compile`.
     """
     wide = ",mir-keep-wide" if intermediates == "wide" else ""
     options = "" if gpu else QUANTIZED.get(activations, "")
@@ -53,9 +54,11 @@ def kernel_steps(
     listed = ",".join(f"{symbol}:{size}" for symbol, size in sorted((maxima or {}).items()))
     columns = f'mir-conv-to-matmul{{maxima="{listed}"}}'
     custom = f"mir-lower-custom{{kernels={str(not gpu).lower()}}}"
+    # What no template would read takes memory.
+    transform = "" if {"all", "conv2d", "conv2d_winograd"} & set(disable_templates) else "mir-transform-kernels,"
     return KernelSteps(
         f"inline,symbol-dce,{custom},mir-decompose,mir-dot-to-matmul{wide}",
         "gpu-select-branches,mir-unroll-scans" if gpu else f"mir-unroll-scans,{columns}",
         f"rlx-fuse{quantize}",
-        "rlx-gpu-to-kernels" if gpu else "rlx-to-kernels",
+        "rlx-gpu-to-kernels" if gpu else f"{transform}rlx-to-kernels",
     )

@@ -17,6 +17,7 @@ TOLERANCES = {"f32": 2e-5, "f16": 2e-3, "bf16": 1.6e-2}
 #: Kernels [Co, Ci / groups, kH, kW], attributes, and the template: kernels are parameters, but for the last ones.
 CASES: dict[str, tuple[tuple[int, ...], dict[str, Any], str]] = {
     "panels": ((32, 5, 3, 3), {"padding": 1}, "conv2d_panels"),
+    "transforms": ((32, 16, 3, 3), {"padding": 1}, "conv2d_winograd"),
     "strided": ((48, 5, 7, 7), {"padding": 3, "stride": 2}, "conv2d_panels"),
     "pixels": ((16, 10, 1, 1), {"stride": 2}, "conv2d_panels"),
     "groups": ((32, 5, 3, 3), {"padding": 2, "groups": 2, "dilation": 2}, "conv2d_panels"),
@@ -105,7 +106,9 @@ def test_two_convolutions_of_one_parameter():
     y = m.conv2d(m.relu(m.conv2d(x, w, padding=1)), w)
     m.set_outputs({"y": y, "sum": m.sum(w, [1, 2, 3])})
     executable = compile(m)
-    assert sorted(executable.artifact.templates.values()).count("conv2d_panels") == 2
+    assert {"conv2d_panels", "conv2d_winograd"} <= set(
+        executable.artifact.templates.values()
+    )  # the second one is small
     parameters = {"w": drawn((16, 16, 3, 3), "f32", 2)}
     executable.set_params(parameters)
     run = {"x": drawn((2, 16, 6, 7), "f32", 1)}

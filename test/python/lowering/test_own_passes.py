@@ -73,7 +73,7 @@ def test_pipelines_are_put_in_and_nothing_else_changes() -> None:
     changed = stages(options)
     assert [stage for stage, _ in changed] == [stage for stage, _ in plain]
     assert [own for own, other in zip(changed, plain, strict=True) if own != other] == [changed[1], changed[2]]
-    assert ",mir-fuse-shared-input,cse,canonicalize,cse,rlx-to-kernels" in changed[1][1]
+    assert ",mir-fuse-shared-input,cse,canonicalize,cse,mir-transform-kernels,rlx-to-kernels" in changed[1][1]
     assert changed[2][1] == f"symbol-dce,{plain[2][1]}"
 
 

@@ -64,13 +64,14 @@ def test_nothing_else_changes() -> None:
     plain, without = stages(CompileOptions()), stages(CompileOptions(skip_fusion=(SWIGLU,)))
     assert [own for own, other in zip(without, plain, strict=True) if own != other] == [without[1]]
     assert f",{SWIGLU}," not in without[1][1]
-    assert "mir-fuse-residual-norm,mir-fuse-shared-input,cse,rlx-to-kernels" in without[1][1]
+    assert "mir-fuse-residual-norm,mir-fuse-shared-input,cse,mir-transform-kernels,rlx-to-kernels" in without[1][1]
 
 
 def test_places_beside_what_is_skipped_are_places() -> None:
     options = CompileOptions(passes={f"after:{SWIGLU}": "canonicalize", "after:rlx-fuse": SWIGLU}, skip_fusion=True)
     pipeline = stages(options)[1][1]
-    assert "mir-fold-constants,canonicalize,cse,mir-fuse-swiglu,rlx-to-kernels" in pipeline  # the caller's own runs
+    # The caller's own runs.
+    assert "mir-fold-constants,canonicalize,cse,mir-fuse-swiglu,mir-transform-kernels,rlx-to-kernels" in pipeline
 
 
 def test_keys_of_caches_say_what_is_skipped() -> None:

@@ -11,9 +11,9 @@ made. Every output is one chain of operations along the sum, whatever tiles and 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.program import Program
@@ -60,12 +60,18 @@ class Finishing:
 
 def counts(em: Emitter, spec: Conv2dSpec, x: Value) -> tuple[Index, Index]:
     """Places of the kernels on x, along each direction."""
-    found = []
-    sides = zip((2, 3), shape_of(spec.weight)[2:], spec.stride, spec.padding, spec.dilation, strict=True)
-    for axis, size, stride, padding, dilation in sides:
-        room = em.dim(x, axis) + (2 * padding - dilation * ((size or 0) - 1) - 1 + stride)
-        found.append(em.imax(room, 0) // stride)
-    return found[0], found[1]
+    _, _, *kernel = (size or 0 for size in shape_of(spec.weight))
+    spans = [dilation * (size - 1) + 1 for size, dilation in zip(kernel, spec.dilation, strict=True)]
+    return windows(em, x, spans, spec.stride, spec.padding)
+
+
+def windows(
+    em: Emitter, x: Value, spans: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> tuple[Index, Index]:
+    """How many windows that spread over `spans` pixels x [N, C, H, W] has, down and across."""
+    sides = zip((2, 3), spans, stride, padding, strict=True)
+    down, across = (em.imax(em.dim(x, axis) + (2 * p - span + s), 0) // s for axis, span, s, p in sides)
+    return down, across
 
 
 @dataclass(frozen=True)
@@ -85,13 +91,26 @@ class Cut:
 
     @classmethod
     def of(cls, em: Emitter, spec: Conv2dSpec, x: Value, most: int) -> Cut:
+        """The cut of an image's result into units of up to `most` places."""
+        return cls.over(em, counts(em, spec, x), most)
+
+    @classmethod
+    def over(cls, em: Emitter, places: tuple[Index, Index], most: int) -> Cut:
         """Equal blocks of rows with up to `most` places; of longer rows, equal parts."""
-        height, width = counts(em, spec, x)
+        height, width = places
         parts = em.imax(em.iceildiv(width, most), 1)
         wide = em.imax(em.iceildiv(width, parts), 1)
         blocks = em.imax(em.iceildiv(height, most // wide), 1)
         tall = em.imax(em.iceildiv(height, blocks), 1)
         return cls((height, width), tall, wide, em.iceildiv(height, tall), em.iceildiv(width, wide))
+
+    def room(self, most: int, size: Callable[[Any, Any], Any]) -> Index:
+        """size(tall, wide), which grows with both; of dynamic sizes, the most that it is for up to `most` places.
+
+        Scratch memory is planned for the largest images, and smaller ones may have larger units.
+        """
+        own: Index = size(self.tall, self.wide)
+        return own if isinstance(own, int) else max(size(tall, most // tall) for tall in range(1, most + 1))
 
 
 class Convolution(Protocol):
@@ -309,18 +328,24 @@ def copy_pixels(
             first, second = (em.vload(x, [row, where + part], narrow) for part in (0, lanes))
             value = em.shuffle(first, second, range(0, 2 * lanes, 2))
         else:
-            value = _gathered(em, x, [row, where], stride, em.mask(lanes, lanes))
+            value = gathered(em, x, [row, where], stride, em.mask(lanes, lanes))
         em.vstore(target.widen(em, value), copied, [j.iv - begin])
     with em.loop(main, high, lanes, hint="j") as j:
-        where, mask = j.iv * stride - left, em.mask(high - j.iv, lanes)
-        if stride == 1:
-            value = em.masked_load(x, [row, where], mask, em.zero(narrow))
+        where, zero = j.iv * stride - left, em.zero(narrow)
+        if stride <= 2:
+            # Of the last pair, only the first pixel is in the image for certain.
+            count = (high - j.iv) * stride - (stride - 1)
+            value = em.masked_load(x, [row, where], em.mask(count, lanes), zero)
+            if stride == 2:
+                mask = em.mask(em.imax(count - lanes, 0), lanes)
+                second = em.masked_load(x, [row, where + lanes], mask, zero)
+                value = em.shuffle(value, second, range(0, 2 * lanes, 2))
         else:
-            value = _gathered(em, x, [row, where], stride, mask)
+            value = gathered(em, x, [row, where], stride, em.mask(high - j.iv, lanes))
         em.vstore(target.widen(em, value), copied, [j.iv - begin])
 
 
-def _gathered(em: Emitter, x: Value, where: Sequence[Index], stride: int, mask: Value) -> Value:
+def gathered(em: Emitter, x: Value, where: Sequence[Index], stride: int, mask: Value) -> Value:
     """Pixels that the places of neighbouring lanes see."""
     lanes = shape_of(mask.type)[0] or 0
     narrow = vec(lanes, element_of(x.type))

@@ -72,10 +72,11 @@ class _Convolution:
     def parts(self, em: Emitter, x: Value, scratch: Scratch) -> _Parts:
         """Takes the scratch memory; the last vectors of rows may reach beyond it."""
         cut, stride = Cut.of(em, self.spec, x, PLACES), self.spec.stride[1]
-        columns = cut.wide + self.spec.dilation[1] * (self.kernel[1] - 1) // stride
-        seen = scratch.take([self._rows(cut.tall) * columns * stride + self.lanes], "f32")
+        more = self.spec.dilation[1] * (self.kernel[1] - 1) // stride
+        room = cut.room(PLACES, lambda tall, wide: self._rows(tall) * (wide + more) * stride)
+        seen = scratch.take([room + self.lanes], "f32")
         sums = Accumulators(em, self.target, Finishing(self.spec), PLACES + self.lanes, scratch, 1)
-        return _Parts(seen, columns, sums)
+        return _Parts(seen, cut.wide + more, sums)
 
     def _rows(self, places: Index) -> Index:
         """Rows of pixels that rows of places see."""

@@ -98,7 +98,7 @@ class _Convolution:
         self.channels = -(-self.inputs // -(-self.inputs // most))
         self.lanes, self.type = target.lanes("f32"), target.vector("f32")
         self.together = 2 if target.vector_bits == 512 else 1
-        self.tiles = _tile_places(target)
+        self.tiles = tile_places(target)
 
     def units(self, em: Emitter, x: Value) -> Index:
         """Parts of rows, for each block of rows, each block of a group's outputs, each group, each image."""
@@ -109,7 +109,8 @@ class _Convolution:
         """Takes the scratch memory; the last vector of a row of pixels may reach beyond it."""
         cut = Cut.of(em, self.spec, x, PLACES)
         rows, columns = (self._reach(size, axis) for axis, size in enumerate((cut.tall, cut.wide)))
-        pixels = scratch.take([rows * columns * self.channels + self.lanes], "f32")
+        room = cut.room(PLACES, lambda tall, wide: self._reach(tall, 0) * self._reach(wide, 1) * self.channels)
+        pixels = scratch.take([room + self.lanes], "f32")
         steps = scratch.take([self.channels * self.taps], "i32")
         sums = scratch.take([PLACES + self.lanes, self.rows], "f32")
         product = Finishing(self.spec)
@@ -152,7 +153,8 @@ class _Convolution:
                 count,
                 group // self.spec.groups * (self.per_group * self.spec.groups),
             )
-            self._finish(em, parts, arguments, outputs, (start, sizes[0] * sizes[1]), rows)
+            places = (start, sizes[0] * sizes[1])
+            finish_turned(em, parts.sums, parts.turned, arguments, outputs, places, rows)
 
     def _step(self, em: Emitter, seen: _Seen) -> None:
         """Writes the steps."""
@@ -258,33 +260,38 @@ class _Convolution:
             for total, (_, _, o) in zip(own, here, strict=True):
                 em.vstore(total, parts.sums, [places[0] + j, o])
 
-    # -- results ------------------------------------------------------------------------------------------------------
 
-    def _finish(
-        self,
-        em: Emitter,
-        parts: _Parts,
-        arguments: Sequence[Value],
-        outputs: Sequence[Value],
-        places: tuple[Index, Index],
-        rows: tuple[Index, Index, Index],
-    ) -> None:
-        """Turns the sums of 16 outputs at a time, and writes what the program makes of them.
+def finish_turned(
+    em: Emitter,
+    sums: Value,
+    turned: Accumulators,
+    arguments: Sequence[Value],
+    outputs: Sequence[Value],
+    places: tuple[Index, Index],
+    rows: tuple[Index, Index, Index],
+    at: Index = 0,
+) -> None:
+    """Turns sums [place, output], 16 outputs at a time, and writes what the program makes of them.
 
-        places: the first one in the image, and how many; rows: the first output, counted through all images, how many,
-        and how many there are before its image.
-        """
-        with em.loop(0, rows[1], PANEL_ROWS, hint="o") as o:
-            with em.loop(0, places[1], self.lanes, hint="p") as p:
-                for v in range(0, PANEL_ROWS, self.lanes):
-                    square = [em.vload(parts.sums, [p.iv + i, o.iv + v], self.type) for i in range(self.lanes)]
-                    for i, line in enumerate(transpose(em, square)):
-                        em.vstore(line, parts.turned.data, [v + i, p.iv])
-            columns = (places[0], places[0] + places[1])
-            parts.turned.finish(arguments, outputs, 0, rows[0] + o.iv, PANEL_ROWS, columns=columns, above=rows[2])
+    Args:
+        sums: those of the first place are in row `at`; rows behind the last place, up to a whole vector, are read.
+        turned: room for the places of 16 outputs.
+        arguments, outputs: buffers of the program, as `Finishing.flat` gives them.
+        places: the first one in the image, and how many.
+        rows: the first output, counted through all images, how many, and how many there are before its image.
+    """
+    lanes = turned.lanes
+    with em.loop(0, rows[1], PANEL_ROWS, hint="o") as o:
+        with em.loop(0, places[1], lanes, hint="p") as p:
+            for v in range(0, PANEL_ROWS, lanes):
+                square = [em.vload(sums, [p.iv + (at + i), o.iv + v], turned.type) for i in range(lanes)]
+                for i, line in enumerate(transpose(em, square)):
+                    em.vstore(line, turned.data, [v + i, p.iv])
+        columns = (places[0], places[0] + places[1])
+        turned.finish(arguments, outputs, 0, rows[0] + o.iv, PANEL_ROWS, columns=columns, above=rows[2])
 
 
-def _tile_places(target: Target) -> tuple[int, ...]:
+def tile_places(target: Target) -> tuple[int, ...]:
     """Places of the register tiles, largest first; a tile has 32 (512 bits) or 16 outputs. 7 divides many images."""
     if target.vector_bits == 512:
         return target.choices.limited((14, 7, 4, 2, 1))

@@ -21,6 +21,7 @@ __all__ = [
     "GatherSpec",
     "GroupedSpec",
     "PackedGroupedSpec",
+    "PoolSpec",
     "MoveSpec",
     "QMatmulSpec",
     "ReduceSpec",
@@ -249,6 +250,8 @@ class Conv2dSpec:
             output (`column`), or one.
         arguments: types of its arguments.
         in_panels: whether the weight's buffer is [Co / 16, Ci / groups kH kW, 16]: 16 outputs lie side by side.
+        transformed: whether 16 numbers of each channel follow in these, [Co / 16, (9 + 16) Ci, 16]: of kernels of 3 x 3
+            the transforms for Winograd's F(2 x 2, 3 x 3), number by number.
     """
 
     x: str
@@ -262,6 +265,7 @@ class Conv2dSpec:
     program: Program = IDENTITY
     arguments: tuple[str, ...] = ()
     in_panels: bool = False
+    transformed: bool = False
 
     @property
     def has_few_products(self) -> bool:
@@ -275,13 +279,26 @@ class Conv2dSpec:
         weight = self.weight
         if self.in_panels:
             outputs, *sums = (size or 0 for size in shape_of(weight))
-            weight = memref((outputs // PANEL_ROWS, math.prod(sums), PANEL_ROWS), element_of(weight))
+            rows = math.prod(sums) + (16 * sums[0] if self.transformed else 0)
+            weight = memref((outputs // PANEL_ROWS, rows, PANEL_ROWS), element_of(weight))
         return [("x", self.x), ("weight", weight), *((f"arg{i}", own) for i, own in enumerate(self.arguments))]
 
     @property
     def results(self) -> Buffers:
         """The results' buffers."""
         return [(f"out{i}", self.result) for i in range(len(self.program.results))]
+
+
+@dataclass(frozen=True)
+class PoolSpec:
+    """A `mir.pool` of images: types of the buffers x [N, C, H, W] and result, and the attributes."""
+
+    x: str
+    result: str
+    kind: str
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
 
 
 @dataclass(frozen=True)
