@@ -55,6 +55,8 @@ MODULES = (
     "grouped",
     "grouped_panels",
     "transpose",
+    "top_k",
+    "gather",
     "call",
 )
 
