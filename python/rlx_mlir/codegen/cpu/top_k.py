@@ -188,27 +188,42 @@ class _Ranked(_Rows):
 
     def take_scratch(self, parts: Scratch) -> None:
         count = -(-self.plan.n // self.lanes) * self.lanes
-        self._keys = parts.take([count], self.plan.key, ELEMENT_BITS[self.plan.key] // 8)
+        key = self.plan.key
+        self._keys, self._ranks, self._order = (parts.take([count], key, ELEMENT_BITS[key] // 8) for _ in range(3))
 
     def run(self, row: Value) -> None:
         em, plan = self.em, self.plan
         self.fill_keys(self._keys, row, 0, plan.n)
+        with em.loop(0, plan.n, self.lanes, hint="block") as block:
+            em.vstore(self._ranks_of(block.iv), self._ranks, [block.iv])
         with em.loop(0, plan.n, hint="at") as at:
-            rank = self._rank(at.iv)
-            with em.if_(em.cmpi("ult", rank, plan.spec.k)):
-                self.write(row, rank, at.iv)
+            rank = em.cast("arith.index_cast", em.load(self._ranks, [at.iv]), "index")
+            em.store(em.cast("arith.index_cast", at.iv, plan.key), self._order, [rank])
+        with em.loop(0, plan.spec.k, hint="place") as place:
+            position = em.load(self._order, [place.iv])
+            self.write(row, place.iv, em.cast("arith.index_cast", position, "index"))
 
-    def _rank(self, at: Value) -> Value:
-        """How many elements come before the one at `at`: those of smaller keys, and of equal ones those before it."""
+    def _ranks_of(self, block: Value) -> Value:
+        """How many come before each of a vector of elements: those of smaller keys, of equal ones those before it."""
         em, lanes, type = self.em, self.lanes, self.keys_type
-        own = em.broadcast(em.load(self._keys, [at]), type)
-        numbers = em.const(list(range(lanes)), type)
-        with em.loop(0, self.plan.n, lanes, em.zero(type), hint="k") as k:
-            keys = em.vload(self._keys, [k.iv], type)
-            left = em.broadcast(em.cast("arith.index_cast", at - k.iv, self.plan.key), type)
-            before = em.cmpi("ult", keys, own) | (em.cmpi("eq", keys, own) & em.cmpi("slt", numbers, left))
-            k.yield_(k.carry + em.select(before, em.const(1, type), em.zero(type)))
-        return em.cast("arith.index_cast", em.reduce("add", k.result), "index")
+        own = em.vload(self._keys, [block], type)
+
+        def counted(ranks: Value, at: Index, predicate: str, equal: Value | None = None) -> Value:
+            key = em.broadcast(em.load(self._keys, [at]), type)
+            before = em.cmpi(predicate, key, own)
+            if equal is not None:
+                before = before | (em.cmpi("eq", key, own) & equal)
+            return ranks + em.select(before, em.const(1, type), em.zero(type))
+
+        with em.loop(0, block, carry=em.zero(type), hint="k") as k:
+            k.yield_(counted(k.carry, k.iv, "ule"))
+        ranks = k.result
+        for lane in range(lanes):
+            behind = em.const([other > lane for other in range(lanes)], vec(lanes, "i1"))
+            ranks = counted(ranks, block + lane, "ult", behind)
+        with em.loop(block + lanes, self.plan.n, carry=ranks, hint="k") as k:
+            k.yield_(counted(k.carry, k.iv, "ult"))
+        return k.result
 
 
 Entry = Sequence[Value]
