@@ -242,6 +242,25 @@ def test_linear_algebra() -> None:
     each(nn.Bilinear(4, 4, 3), X, Y)
 
 
+def test_factors_of_matrices() -> None:
+    a = drawn(2, 3, 4, 4)
+    positive = a @ a.mT + torch.eye(4)
+
+    def compute(a: Any, positive: Any) -> Any:
+        q, r = torch.linalg.qr(a[..., :3])
+        values, vectors = torch.linalg.eigh(positive)
+        u, singular, v = torch.linalg.svd(a[0, ..., :3], full_matrices=True)
+        return (
+            *(torch.linalg.cholesky(positive), torch.linalg.cholesky(positive[0, 0], upper=True)),
+            *(torch.linalg.det(a), *torch.linalg.slogdet(a[0]), torch.linalg.det(a[0, 0])),
+            *(q, r, torch.linalg.qr(a[0, 0], mode="complete").Q, torch.linalg.qr(a, mode="r").R),
+            *(values, vectors.abs(), torch.linalg.eigvalsh(positive, UPLO="U")),
+            *(singular, (u[..., :3] * singular[:, None]) @ v, torch.linalg.svdvals(a[1, 0, :2])),
+        )
+
+    each(compute, a, positive)
+
+
 def test_spectra() -> None:
     def compute(x: Any) -> Any:
         whole = torch.fft.fft(x)
@@ -260,9 +279,9 @@ def test_spectra() -> None:
 
 def test_what_isnt_supported_says_why() -> None:
     def compute(x: Any) -> Any:
-        return torch.linalg.svdvals(x), F.max_pool2d(x[None], 2, return_indices=True), x.cummax(0).indices
+        return torch.linalg.eigvals(x).real, F.max_pool2d(x[None], 2, return_indices=True), x.cummax(0).indices
 
-    with pytest.raises(UnsupportedError, match=r"has 2 .*\n.*(_linalg_svd|cummax)") as caught:
+    with pytest.raises(UnsupportedError, match=r"has 2 .*\n.*(linalg_eigvals|cummax)") as caught:
         from_torch(Function(compute), (drawn(4, 4),))
     assert "result 1 of aten.cummax.default" in str(caught.value)
 
