@@ -298,4 +298,8 @@ def svd(m: GraphModule, a: Value, *, complete: bool = False) -> tuple[Value, Val
     # Orthonormal, where columns are 0, too.
     u, r = qr(m, m.transpose(rows, turned_over), complete=complete)
     own = m.sum(m.where(_diagonal(m, r.shape[1], width), r, none), [2])
-    return m.mul(u, m.reshape(m.where(m.lt(own, none), _number(m, a, -1), _number(m, a, 1)), [-1, 1, r.shape[1]])), values, vectors
+    return (
+        m.mul(u, m.reshape(m.where(m.lt(own, none), _number(m, a, -1), _number(m, a, 1)), [-1, 1, r.shape[1]])),
+        values,
+        vectors,
+    )

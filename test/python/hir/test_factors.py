@@ -116,5 +116,7 @@ def test_compiled_in_f32() -> None:
 
 def test_sizes_have_to_be_known() -> None:
     m = GraphModule.mir("open")
-    with pytest.raises(UnsupportedError, match=r"factors of matrices of n x 3 elements: both sizes are known, and not 0"):
+    with pytest.raises(
+        UnsupportedError, match=r"factors of matrices of n x 3 elements: both sizes are known, and not 0"
+    ):
         factors.qr(m, m.input("a", [2, "n", 3]))

@@ -81,14 +81,20 @@ def _matrices(im: Importer, a: Value) -> tuple[Value, Callable[[Value], Value]]:
     return flat, lambda y: im.m.reshape(y, [*leading, *y.shape[1:]])
 
 
+@handles("aten.linalg_cholesky.default")
+def cholesky(im: Importer, a: Value, *, upper: bool = False) -> Value:
+    """A triangle whose product with itself is a; NaN where there is none, of which PyTorch makes an error."""
+    m = im.m
+    flat, back = _matrices(im, a)
+    found = factors.cholesky(m, m.transpose(flat, [0, 2, 1]) if upper else flat)
+    return back(m.transpose(found, [0, 2, 1]) if upper else found)
+
+
 @handles("aten.linalg_cholesky_ex.default")
 def cholesky_ex(im: Importer, a: Value, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """A triangle whose product with itself is a; NaN, and a number that isn't 0, where a isn't positive definite."""
-    m = im.m
-    flat, back = _matrices(im, m.transpose(a, [*range(a.ndim - 2), a.ndim - 1, a.ndim - 2]) if upper else a)
-    found = factors.cholesky(m, flat)
-    factor = back(m.transpose(found, [0, 2, 1]) if upper else found)
-    return factor, lambda: _missing(im, factor)
+    """See `cholesky`; and a number that isn't 0 where there is none."""
+    found = cholesky(im, a, upper=upper)
+    return found, lambda: _missing(im, found)
 
 
 @handles("aten._linalg_det.default")
