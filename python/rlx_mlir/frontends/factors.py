@@ -34,7 +34,7 @@ def _number(m: GraphModule, like: Value, value: float) -> Value:
     return m.constant(np.asarray(value, like.dtype))
 
 
-def _places(m: GraphModule, count: int) -> Value:
+def _places(m: GraphModule, count: int | str) -> Value:
     return m.iota([count], 0, "i32")
 
 
@@ -53,7 +53,7 @@ def _picked(m: GraphModule, x: Value, which: Value) -> Value:
     return m.sum(m.where(which, x, _number(m, x, 0)), [x.ndim - 1], keep_dims=True)
 
 
-def _diagonal(m: GraphModule, rows: int, columns: int) -> Value:
+def _diagonal(m: GraphModule, rows: int | str, columns: int | str) -> Value:
     """The condition of elements on the diagonal, [1, rows, columns]."""
     return m.eq(m.iota([1, rows, 1], 1, "i32"), m.iota([1, 1, columns], 2, "i32"))
 

@@ -121,8 +121,9 @@ def top_k(
     if x.ndim == 1:
         return m.scatter_add(dy, indices, x, 0)
     flat, places, rows = (folded(m, own, 0, x.ndim - 1) for own in (dy, indices, x))
-    count, n = m.sizes_of(rows)
-    starts = m.reshape(m.mul(m.iota([count], 0, "i64"), n), [count, 1])
+    count, width = m.sizes_of(rows)[0], x.shape[-1]
+    assert isinstance(width, int), "C1 of mir.top_k"
+    starts = m.reshape(m.mul(m.iota([count], 0, "i64"), width), [count, 1])
     within = m.reshape(m.add(m.cast(places, "i64"), starts), [-1])
     back = m.scatter_add(m.reshape(flat, [-1]), within, m.reshape(rows, [-1]), 0)
     return m.reshape(back, m.sizes_of(x))

@@ -297,7 +297,7 @@ class _Lists:
         with em.loop(0, count, hint="at") as at:
             entry = self.read(side, at.iv)
             for number in range(self.digits):
-                place = [number, self._digit(entry, number)]
+                place: list[Index] = [number, self._digit(entry, number)]
                 em.store(em.load(self._counts, place) + em.const(1, "i64"), self._counts, place)
 
     def _distribute(self, side: Value, count: Index, number: Value) -> None:
