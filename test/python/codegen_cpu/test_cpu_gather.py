@@ -49,7 +49,11 @@ def compared(case: tuple[Any, ...], dtype: str, target: Target, dynamic: bool, i
     table_shape, indices_shape, axis, batch_dims = case
     rng = np.random.default_rng(len(table_shape))
     table = (rng.standard_normal(table_shape) * 50).astype(DTYPES[dtype])
-    indices = rng.integers(-2, table_shape[axis] + 2, indices_shape).astype(indices_of)
+    indices = rng.integers(0, table_shape[axis], indices_shape).astype(indices_of)
+    if indices_of is np.float32:
+        indices += np.float32(0.75)
+    for place, outside in zip(range(min(indices.size, 3)), (table_shape[axis] + 1, -2, np.nan), strict=False):
+        indices.flat[place] = 0 if np.isnan(outside) and indices_of is not np.float32 else outside
     wanted = REFERENCES["mir.gather"](table, indices, axis=axis, batch_dims=batch_dims)
     word = {np.int32: "i32", np.int64: "i64", np.float32: "f32"}[indices_of]
     types = [
