@@ -105,24 +105,29 @@ def MIR_CumsumOp : MIR_Op<"cumsum", [AllTypesMatch<["x", "result"]>]> {
 def MIR_TopKOp : MIR_InferredOp<"top_k"> {
   let summary = "largest elements along the last dimension, and where they are";
   let description = [{
-    Of each row of `x`, [..., n], the `k` largest elements in descending order:
-    `values`, [..., k], and their positions, `indices`, from 0. Of equal elements, the
-    one with the smaller position is first; -0 counts as 0, and is given as 0. NaN is
-    smaller than every number.
+    Of each row of `x`, [..., n], the `k` largest elements in descending order, with
+    `smallest` the `k` smallest in ascending order: `values`, [..., k], and their
+    positions, `indices`, from 0. With k = n, rows are sorted. Of equal elements, the one
+    with the smaller position is first; -0 counts as 0, and is given as 0. NaN is smaller
+    than every number, with `nan_largest` larger than every number.
 
     - (C1) `x` has at least one dimension, and the last is static.
     - (C2) `k` is from 1 to n.
 
     ```mlir
     func.func @f(%x: tensor<?x64xf32>) -> (tensor<?x4xf32>, tensor<?x4xi32>) {
-      %values, %indices = mir.top_k 4 of %x : tensor<?x64xf32>
+      %values, %indices = mir.top_k 4 smallest nan_largest of %x : tensor<?x64xf32>
       return %values, %indices : tensor<?x4xf32>, tensor<?x4xi32>
     }
     ```
   }];
-  let arguments = (ins MIR_FloatTensor:$x, I64Attr:$k);
-  let results = (outs MIR_FloatTensor:$values, MIR_I32Tensor:$indices);
-  let assemblyFormat = "$k `of` $x attr-dict `:` type($x)";
+  let arguments = (ins MIR_ArithTensor:$x, I64Attr:$k, UnitAttr:$smallest,
+      UnitAttr:$nan_largest);
+  let results = (outs MIR_ArithTensor:$values, MIR_I32Tensor:$indices);
+  let assemblyFormat = [{
+    $k (`smallest` $smallest^)? (`nan_largest` $nan_largest^)? `of` $x attr-dict `:`
+    type($x)
+  }];
 }
 
 #endif // RLX_MIR_REDUCTION

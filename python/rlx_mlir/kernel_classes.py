@@ -32,10 +32,13 @@ CLASSES = (
 #: Those whose templates know complex numbers.
 OF_COMPLEX = ("fft",)
 
+#: Those whose templates know integers without sign.
+OF_UNSIGNED = ("gather", "top_k")
+
 #: What has only the generic path.
 GENERIC = "generic"
 
 #: What calls a function of the user's own: there is no other path.
 OWN = "own"
 
-__all__ = ["CLASSES", "GENERIC", "OF_COMPLEX", "OWN"]
+__all__ = ["CLASSES", "GENERIC", "OF_COMPLEX", "OF_UNSIGNED", "OWN"]

@@ -713,6 +713,10 @@ class Emitter:
             return self.op(text, type, "flat")
         return self.collapse(buffer, [list(range(rank - 1)), [rank - 1]])
 
-    def bytes(self, buffer: Value) -> Value:
-        """An identity-layout buffer of i8 of any rank as one dimension."""
-        return self.collapse(buffer, [list(range(len(shape_of(buffer.type))))])
+    def flat(self, buffer: Value) -> Value:
+        """An identity-layout buffer of any rank as one dimension."""
+        rank = len(shape_of(buffer.type))
+        if rank:
+            return self.collapse(buffer, [list(range(rank))])
+        type = memref([1], element_of(buffer.type))
+        return self.op(f"memref.expand_shape {buffer} [] output_shape [1] : {buffer.type} into {type}", type, "flat")

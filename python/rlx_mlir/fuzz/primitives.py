@@ -588,7 +588,9 @@ def cumsum(draft: Draft) -> None:
 @generates("mir.top_k")
 def top_k(draft: Draft) -> None:
     width = draft.size(1, 33)
-    draft.emit("mir.top_k", {"x": rows_of(draft, width)}, {"k": draft.integer(1, width)})
+    x = rows_of(draft, width) if draft.chance(0.6) else rows_of(draft, width, draft.choose(INTEGERS))
+    attributes = {"k": draft.integer(1, width), "smallest": draft.chance(0.3), "nan_largest": draft.chance(0.3)}
+    draft.emit("mir.top_k", {"x": x}, attributes)
 
 
 @generates("mir.layer_norm", "mir.rms_norm", sums=True)

@@ -75,7 +75,10 @@ _ENUMS = {
 
 
 #: Attributes that are there or not, and those that are floats; numbers of others are integers, of 32 bits or of 64.
-_FLAGS = ("exclusive", "gate_first", "inverse", "keep_dims", "reverse", "transpose_rhs", "transpose_weight")
+_FLAGS = (
+    *("exclusive", "gate_first", "inverse", "keep_dims", "nan_largest", "reverse", "smallest"),
+    *("transpose_rhs", "transpose_weight"),
+)
 _NUMBERS = (
     *("decay", "eps", "eps1", "eps2", "mult", "scale", "scales", "softcap", "theta"),
     *("radius_scale", "alpha_cutoff", "transmittance_threshold", "loss_grad_clip"),

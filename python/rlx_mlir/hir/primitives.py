@@ -414,9 +414,17 @@ class Primitives(
         """Running sum along one dimension, with `exclusive` without the element itself."""
         return self._emit("mir.cumsum", {"x": x}, {"axis": axis, "exclusive": exclusive}, **options)[0]
 
-    def top_k(self, x: Value, k: int, **options: Unpack[Options]) -> tuple[Value, Value]:
-        """The k largest elements along the last dimension in descending order, and their positions (i32)."""
-        values, indices = self._emit("mir.top_k", {"x": x}, {"k": k}, **options)
+    def top_k(
+        self, x: Value, k: int, *, smallest: bool = False, nan_largest: bool = False, **options: Unpack[Options]
+    ) -> tuple[Value, Value]:
+        """The k largest elements along the last dimension in descending order, and their positions (i32).
+
+        Args:
+            smallest: the k smallest elements in ascending order instead.
+            nan_largest: NaN is larger than every number, otherwise smaller.
+        """
+        attributes = {"k": k, "smallest": smallest, "nan_largest": nan_largest}
+        values, indices = self._emit("mir.top_k", {"x": x}, attributes, **options)
         return values, indices
 
     def sample(

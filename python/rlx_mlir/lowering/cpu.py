@@ -12,7 +12,7 @@ from rlx_mlir.codegen.cpu.call import declare_call
 from rlx_mlir.codegen.cpu.registry import generate, generators_of, knobs, switches
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.errors import CompileError, InputError
-from rlx_mlir.kernel_classes import CLASSES, OF_COMPLEX, OWN
+from rlx_mlir.kernel_classes import CLASSES, OF_COMPLEX, OF_UNSIGNED, OWN
 from rlx_mlir.lowering.functions import declare_into, kernel_class, parse_into, uncommon_element
 from rlx_mlir.lowering.kernel_specs import READERS
 from rlx_mlir.lowering.kernels import MEASURES, kernel_name, replace_kernels
@@ -71,7 +71,8 @@ def _generate(kernel: ir.AnyOp, target: Target, skipped: Collection[str]) -> tup
     name, kind = kernel_name(kernel), kernel_class(kernel)
     if not generators_of(kind):
         raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no template")
-    if kind not in (OWN, *OF_COMPLEX) and (word := next(filter(None, map(uncommon_element, operations(kernel))), "")):
+    known = (OWN, *OF_COMPLEX, *OF_UNSIGNED)
+    if kind not in known and (word := next(filter(None, map(uncommon_element, operations(kernel))), "")):
         raise UnsupportedByTemplate(f"{name}: no template has values of {word}")
     return generate(kind, name, READERS[kind](name, kernel), target, skipped)
 

@@ -486,10 +486,11 @@ def read_top_k(name: str, kernel: ir.AnyOp) -> TopKSpec:
     """A kernel of class top_k."""
     ops, returned = _body(kernel)
     view = ops[0].opview
-    if list(kernel.arguments) != [view.x] or returned != [view.values, view.indices]:
-        raise UnsupportedByTemplate(f"{name}: only one of values and positions is read, or it is of a constant")
-    x, values, indices = (memref_of(value.type) for value in (view.x, view.values, view.indices))
-    return TopKSpec(x, values, indices, python_value(view.k))
+    if list(kernel.arguments) != [view.x]:
+        raise UnsupportedByTemplate(f"{name}: the operand is a constant")
+    values, indices = (memref_of(value.type) if value in returned else None for value in (view.values, view.indices))
+    flags = bool(view.smallest), bool(view.nan_largest)
+    return TopKSpec(memref_of(view.x.type), values, indices, python_value(view.k), *flags)
 
 
 def read_sample(name: str, kernel: ir.AnyOp) -> SampleSpec:

@@ -108,13 +108,18 @@ def cumsum(x: np.ndarray, *, axis: int = -1, exclusive: bool = False) -> np.ndar
 
 
 @reference(mir.TopKOp)
-def top_k(x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The largest elements of each row and their positions; of equal ones the first, NaN last."""
-    wide = widen(x)
-    order = np.argsort(np.where(np.isnan(wide), np.inf, -wide), axis=-1, kind="stable")
-    # Infinities and NaN are equal in that order: NaN goes behind.
-    behind = np.take_along_axis(np.isnan(wide), order, axis=-1)
-    order = np.take_along_axis(order, np.argsort(behind, axis=-1, kind="stable"), axis=-1)[..., :k]
+def top_k(x: np.ndarray, *, k: int, smallest: bool = False, nan_largest: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """The first elements of each row in an order, and their positions; of equal ones the first."""
+    # Of the row from behind, so that the reverse of an ascending order has equal elements as they stand.
+    rows = x if smallest else x[..., ::-1]
+    if x.dtype.kind in "iu":
+        order = np.argsort(rows, axis=-1, kind="stable")
+    else:
+        is_nan = np.isnan(rows)
+        order = np.argsort(np.where(is_nan, 0, widen(rows)), axis=-1, kind="stable")
+        at_end = np.take_along_axis(is_nan == nan_largest, order, axis=-1)
+        order = np.take_along_axis(order, np.argsort(at_end, axis=-1, kind="stable"), axis=-1)
+    order = (order if smallest else x.shape[-1] - 1 - order[..., ::-1])[..., :k]
     return np.take_along_axis(x, order, axis=-1) + x.dtype.type(0), order.astype(np.int32)
 
 
@@ -303,27 +308,50 @@ def _turned(bits: Scalar, width: int) -> Scalar:
     return bits ^ (bits < 0).select(bits.like((1 << (width - 1)) - 1), 0)
 
 
-def _key(x: Scalar, width: int) -> Scalar:
-    """An integer that is larger for larger numbers, least for NaN."""
-    number = x.to(f"f{width}")
-    ordered = _turned((number + 0.0).bitcast(f"i{width}"), width)  # -0 + 0 is 0
-    return number.compare("ne", number).select(ordered.like(-(1 << (width - 1))), ordered)
+class _Order:
+    """The order of a `mir.top_k` as that of integers, the first elements the largest."""
+
+    def __init__(self, op: ir.AnyOp) -> None:
+        self._type = element_type(op.x)
+        self._smallest, self._nan_largest = bool(op.smallest), bool(op.nan_largest)
+        self.bits = 64 if str(self._type) in ("f64", "i64", "ui32") else 32
+
+    @property
+    def least(self) -> int:
+        """The smallest key."""
+        return -(1 << (self.bits - 1))
+
+    def key(self, x: Scalar) -> Scalar:
+        """The integer of an element."""
+        if is_float(self._type):
+            number = x.to(f"f{self.bits}")
+            ordered = _turned((number + 0.0).bitcast(f"i{self.bits}"), self.bits)  # -0 + 0 is 0
+            of_nan = -1 - self.least if self._nan_largest else self.least
+            ordered = number.compare("ne", number).select(ordered.like(of_nan), ordered)
+        else:
+            ordered = x.to(f"i{self.bits}")
+        return ordered ^ -1 if self._smallest else ordered
+
+    def element(self, key: Scalar) -> Scalar:
+        """The element that has a key; of NaN, one of them."""
+        ordered = key ^ -1 if self._smallest else key
+        return _turned(ordered, self.bits).bitcast(f"f{self.bits}") if is_float(self._type) else ordered
 
 
 #: So many elements are found one after the other; more, where each costs as much as so many steps of sorting.
 _FEW, _SORT_STEPS = 16, 4
 
 
-def _first_of_sorted(op: ir.AnyOp, k: int, bits: int) -> list[ir.Value]:
+def _first_of_sorted(op: ir.AnyOp, k: int, order: _Order) -> list[ir.Value]:
     """The first `k` elements of each sorted row, and their positions."""
     *outer, _ = sizes_of(op.x)
-    keys = elementwise(tensor_type(sizes_of(op.x), element(f"i{bits}")), [op.x], lambda x: _key(x, bits))
+    keys = elementwise(tensor_type(sizes_of(op.x), element(f"i{order.bits}")), [op.x], order.key)
     at = extract_slice(positions_in_order(keys), [0] * (len(outer) + 1), [*outer, k])
     rank = len(outer) + 1
 
     def value(position: Scalar, _: Scalar) -> Scalar:
         where = [*(index(dim) for dim in range(rank - 1)), position.to("index")]
-        return extract(op.x, where) + 0.0  # -0 + 0 is 0
+        return extract(op.x, where) + 0  # -0 + 0 is 0
 
     target = empty([*outer, k], element_type(op.x))
     return [generic(rank, [(at, range(rank))], [(target, range(rank))], value), at]
@@ -334,11 +362,10 @@ def lower_top_k(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """top_k(x) -> k times a reduction: the largest of the elements after the last one that was found; or sorted rows"""
     *outer, count = sizes_of(op.x)
     k = python_value(op.k)
-    bits = 64 if str(element_type(op.x)) == "f64" else 32
+    order = _Order(op)
     if k > _FEW and k > _SORT_STEPS * count.bit_length():
-        rewriter.replace(op, *_first_of_sorted(op, k, bits))
+        rewriter.replace(op, *_first_of_sorted(op, k, order))
         return
-    least = -(1 << (bits - 1))
     rank = len(outer) + 1
     loops, kept = range(rank), range(rank - 1)
     row = tensor_type(outer, element_type(op.x))
@@ -349,17 +376,20 @@ def lower_top_k(op: ir.AnyOp, rewriter: Rewriter) -> None:
 
         def better(x: Scalar, *others: Scalar) -> tuple[Scalar, Scalar]:
             *last, best, where = others
-            own, position = _key(x, bits), index(rank - 1).to("i32")
+            own, position = order.key(x), index(rank - 1).to("i32")
             wins = (own > best) | (own.compare("eq", best) & (position < where))
             if last:
-                key = _key(last[0], bits)
+                key = order.key(last[0])
                 wins = wins & ((own < key) | (own.compare("eq", key) & (position > last[1])))
             return wins.select(own, best), wins.select(position, where)
 
-        start = [(filled(outer, element(f"i{bits}"), least), kept), (filled(outer, element("i32"), _LAST), kept)]
+        start = [
+            (filled(outer, element(f"i{order.bits}"), order.least), kept),
+            (filled(outer, element("i32"), _LAST), kept),
+        ]
         inputs = [(op.x, loops), *((value, kept) for value in before)]
         key, at = generic(rank, inputs, start, better, reduction=[rank - 1])
-        return elementwise(row, [key], lambda own: _turned(own, bits).bitcast(f"f{bits}")), at
+        return elementwise(row, [key], order.element), at
 
     def written(t: SizeLike, found: Sequence[ir.Value], results: Sequence[ir.Value]) -> list[ir.Value]:
         offsets: list[SizeLike] = [*([0] * len(outer)), t]

@@ -57,6 +57,18 @@ func.func @cumsum(%x: tensor<?x8xi64>) -> tensor<?x8xi64> {
   return %b : tensor<?x8xi64>
 }
 
+// CHECK-LABEL: func @top_k_orders
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xi32>, %[[Y:.+]]: tensor<3xf32>)
+//       CHECK:   mir.top_k 8 smallest of %[[X]] : tensor<?x8xi32>
+//       CHECK:   mir.top_k 2 smallest nan_largest of %[[Y]] : tensor<3xf32>
+//       CHECK:   mir.top_k 1 nan_largest of %[[Y]] : tensor<3xf32>
+func.func @top_k_orders(%x: tensor<?x8xi32>, %y: tensor<3xf32>) -> (tensor<?x8xi32>, tensor<2xf32>, tensor<1xi32>) {
+  %a, %i = mir.top_k 8 smallest of %x : tensor<?x8xi32>
+  %b, %j = mir.top_k 2 smallest nan_largest of %y : tensor<3xf32>
+  %c, %k = mir.top_k 1 nan_largest of %y : tensor<3xf32>
+  return %a, %b, %k : tensor<?x8xi32>, tensor<2xf32>, tensor<1xi32>
+}
+
 // CHECK-LABEL: func @top_k
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xbf16>)
 //       CHECK:   mir.top_k 3 of %[[X]] : tensor<?x8xbf16>

@@ -59,6 +59,21 @@ def test_what_it_does_not_cover_is_generic() -> None:
         assert how.startswith("generic: "), how
 
 
+@pytest.mark.parametrize("dtype", ["f32", "i32", "i64"])
+def test_other_orders_are_generic(dtype: str) -> None:
+    module = rlx.GraphModule.mir("orders")
+    x = module.input("x", ["a", 40], dtype)
+    values, indices = module.top_k(x, 40, smallest=True)
+    module.set_outputs({"values": values, "indices": indices, "first": module.top_k(x, 3, nan_largest=True)[0]})
+    with emulated_device("sm_90"):
+        executable = rlx.compile(module, target="cuda", cache=False)
+        given = numbers((2, 40), "f32")
+        check(
+            module, executable, given if dtype == "f32" else np.clip(np.nan_to_num(given), -9, 9).astype(DTYPES[dtype])
+        )
+        del executable
+
+
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_ptx_assembles(chip: str) -> None:
     assemble(rlx.emit(graph(262144, 64, "f32"), "ptx", target="nvptx", chip=chip), chip)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rows that `mir.top_k` sorts, since many of their elements are wanted."""
+"""Rows that `mir.top_k` sorts, and the orders that it has."""
 
 from __future__ import annotations
 
@@ -36,6 +36,42 @@ def test_many_of_a_row(width, count, dtype):
             np.testing.assert_array_equal(found["positions"], expected["positions"])
             np.testing.assert_array_equal(*(each["values"].astype(np.float64) for each in (found, expected)))
             assert not np.signbit(found["values"][found["values"] == 0]).any()
+
+
+INTEGERS = {"i8": np.int8, "i64": np.int64, "ui8": np.uint8, "ui16": np.uint16, "ui32": np.uint32}
+
+
+@pytest.mark.parametrize("templates", [True, False])
+@pytest.mark.parametrize("dtype", [*DTYPES, *INTEGERS])
+@pytest.mark.quick(10)
+def test_orders(dtype, templates):
+    """Ascending and descending, NaN at either end, by the template and by loops."""
+    m = GraphModule.mir("m")
+    x = m.input("x", ["n", 150], dtype)
+    orders = [(smallest, nan_largest) for smallest in (False, True) for nan_largest in (False, True)]
+    outputs = {}
+    for number, (smallest, nan_largest) in enumerate(orders):
+        for k in (3, 150):
+            values, positions = m.top_k(x, k, smallest=smallest, nan_largest=nan_largest)
+            outputs |= {f"values{number}_{k}": values, f"positions{number}_{k}": positions}
+    m.set_outputs(outputs)
+    if dtype in INTEGERS:
+        info = np.iinfo(INTEGERS[dtype])
+        given = np.random.default_rng(0).integers(info.min, info.max, (2, 150), INTEGERS[dtype], endpoint=True)
+        given[:, ::3] %= 4
+    else:
+        given = rows((2, 150), dtype, seed=0)
+    executable = compile(m, disable_templates=() if templates else ("top_k",))
+    found, expected = executable.run({"x": given}), interpret(m, {"x": given})
+    for name, wanted in expected.items():
+        np.testing.assert_array_equal(found[name].astype(np.float64), wanted.astype(np.float64), name)
+
+
+def test_the_reference_sorts_as_numpy_does():
+    x = rows((4, 60), "f64", seed=1)
+    m = GraphModule.mir("m")
+    m.set_outputs({"y": m.top_k(m.input("x", [4, 60], "f64"), 60, smallest=True, nan_largest=True)[1]})
+    np.testing.assert_array_equal(interpret(m, {"x": x})["y"], np.argsort(x, axis=-1, kind="stable"))
 
 
 def test_long_rows_are_sorted_in_time():

@@ -87,8 +87,26 @@ def blocks(m: Module) -> Any:
     return found
 
 
+def orders(m: Module) -> Any:
+    x = m.input("x", ["b", "s", 9])
+    found = list(m.top_k(x, 4))
+    for smallest in (False, True):
+        for nan_largest in (False, True):
+            found += m.top_k(m.log(x), 9, smallest=smallest, nan_largest=nan_largest)
+    return [*found, *m.top_k(m.cast(x * 3.0, "i32"), 5, smallest=True)]
+
+
+def images(m: Module) -> Any:
+    x, w = m.input("x", ["b", 4, "s", "s"]), m.param("w", [6, 2, 3, 3])
+    y = m.input("y", ["b", 4, 6, 7])
+    found = [m.conv2d(x, w, padding=1, groups=2), m.conv2d(y, w, stride=[2, 1], groups=2)]
+    found += [m.pool(x, kind, [2, 3], stride=[2, 1], padding=[1, 1]) for kind in ("max", "mean")]
+    found += [m.conv_transpose2d(y, m.param("v", [4, 3, 2, 2]), stride=[2, 2]), m.resize_nearest_2x(x)]
+    return found
+
+
 FAMILIES: dict[str, Callable[[Module], Any]] = {
-    own.__name__: own for own in (elements, shapes, reductions, indices, products, blocks)
+    own.__name__: own for own in (elements, shapes, reductions, indices, products, blocks, orders, images)
 }
 
 
@@ -140,12 +158,21 @@ def test_what_is_written_is_read_again() -> None:
 
 def test_sizes_that_have_to_be_numbers_are_listed() -> None:
     m = Module.mir("open")
-    x = m.input("x", ["n", 3, 8, 8])
-    m.set_outputs({"y": m.conv2d(x, m.param("w", [4, 3, 3, 3])), "z": m.top_k(m.reshape(x, ["n", 192]), 2)[0]})
+    x = m.input("x", ["n", 8])
+    double = m.while_loop(lambda a: m.lt(m.sum(a), 100.0), lambda a: a + a, x, limit=3)
+    cache, new, pos = m.input("cache", ["n", 8, 4]), m.input("new", ["n", 1, 4]), m.input("pos", ["n"], "i32")
+    m.set_outputs({"y": double, "z": m.cache_update(cache, new, pos)})
     with pytest.raises(UnsupportedError) as caught:
         rlx.to_stablehlo(m)
     assert "'open' has 2 operations without a counterpart in StableHLO" in str(caught.value)
     assert "its sizes are symbolic: give them numbers by `bind`" in str(caught.value)
+
+
+def test_paddings_of_images_need_their_sizes() -> None:
+    m = Module.mir("open")
+    m.set_outputs({"y": m.conv_transpose2d(m.input("x", ["n", 4, "s", 8]), m.param("w", [4, 3, 2, 2]))})
+    with pytest.raises(UnsupportedError, match="paddings of images of s x 8 pixels"):
+        rlx.to_stablehlo(m)
 
 
 def test_symbols_that_no_argument_has_are_refused() -> None:

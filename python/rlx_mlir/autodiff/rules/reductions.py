@@ -111,7 +111,9 @@ linear(mir.CumsumOp)
 
 
 @vjp(mir.TopKOp)
-def top_k(m: Builders, at: Reverse, x: Value, *, k: int) -> Value | None:
+def top_k(
+    m: Builders, at: Reverse, x: Value, *, k: int, smallest: bool = False, nan_largest: bool = False
+) -> Value | None:
     """The cotangents at the places that the entries were at."""
     dy, indices = at.cotangents[0], at.results[1]
     if dy is None:
@@ -119,12 +121,17 @@ def top_k(m: Builders, at: Reverse, x: Value, *, k: int) -> Value | None:
     if x.ndim == 1:
         return m.scatter_add(dy, indices, x, 0)
     flat, places, rows = (folded(m, own, 0, x.ndim - 1) for own in (dy, indices, x))
-    hit = m.eq(m.reshape(places, [*m.sizes_of(places), 1]), m.iota([m.sizes_of(rows)[1]], 0, "i32"))
-    own = m.where(hit, m.reshape(flat, [*m.sizes_of(flat), 1]), m.constant(0.0, x.dtype))
-    return m.reshape(m.sum(own, 1), m.sizes_of(x))
+    count, width = m.sizes_of(rows)[0], x.shape[-1]
+    assert isinstance(width, int), "C1 of mir.top_k"
+    starts = m.reshape(m.mul(m.iota([count], 0, "i64"), width), [count, 1])
+    within = m.reshape(m.add(m.cast(places, "i64"), starts), [-1])
+    back = m.scatter_add(m.reshape(flat, [-1]), within, m.reshape(rows, [-1]), 0)
+    return m.reshape(back, m.sizes_of(x))
 
 
 @jvp(mir.TopKOp)
-def top_k_forward(m: Builders, at: Forward, x: Value, *, k: int) -> tuple[Value | None, None]:
+def top_k_forward(
+    m: Builders, at: Forward, x: Value, *, k: int, smallest: bool = False, nan_largest: bool = False
+) -> tuple[Value | None, None]:
     """The tangents at the places that the entries are at."""
     return m.gather(at.tangents[0], at.results[1], x.ndim - 1, batch_dims=x.ndim - 1), None

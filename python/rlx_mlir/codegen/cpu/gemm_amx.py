@@ -95,7 +95,7 @@ def gemm_amx(target: Target, product: Product) -> str:
     ) -> None:
         tiles = parts(em, values, scratch)
         x, rows = em.rows(values[0]), row_count(em, values[0])
-        flat = [em.bytes(value) for value in values[1 : 1 + weights]]
+        flat = [em.flat(value) for value in values[1 : 1 + weights]]
 
         def copy(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
             for side in range(2):

@@ -544,7 +544,7 @@ def panel_kernel(
     ) -> None:
         tiles = parts(em, values, scratch)
         x, rows = em.rows(values[0]), row_count(em, values[0])
-        flat = [em.bytes(value) for value in values[1 : 1 + weights]]
+        flat = [em.flat(value) for value in values[1 : 1 + weights]]
         is_f32 = layout.name == "f32"
         floats = [em.view(data, 0, [panels, product.k, PANEL_ROWS], "f32") for data in flat if is_f32]
 

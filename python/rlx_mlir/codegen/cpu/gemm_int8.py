@@ -245,7 +245,7 @@ class IntegerProduct:
             after: is called behind the code for each block of rows, (first, count).
         """
         given = len(self._rows.operands(self._product))
-        flat = [em.bytes(value) for value in values[given : given + self._weights]]
+        flat = [em.flat(value) for value in values[given : given + self._weights]]
         if parts.tiles:
             parts.tiles.configure()
 

@@ -289,7 +289,7 @@ class TiledPanels:
         row: Index | None = None,
     ) -> None:
         """Computes some units, of all rows or of one. values: x, weights, arguments; parts: as of `exact_gemm`."""
-        flat = [em.bytes(value) for value in values[1 : 1 + self._weights]]
+        flat = [em.flat(value) for value in values[1 : 1 + self._weights]]
 
         def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
             assert isinstance(unit, Value)
@@ -353,7 +353,7 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
         if not single:
             tiled.run(em, values, outputs, (begin, end), (accumulators, reader, part))
             return
-        flat = [em.bytes(value) for value in values[1 : 1 + weights]]
+        flat = [em.flat(value) for value in values[1 : 1 + weights]]
 
         def block(first: Index, count: Index) -> None:
             reader.bind(em.rows(values[0]), first, count, 0, product.k, whole=product.k % RUN == 0)

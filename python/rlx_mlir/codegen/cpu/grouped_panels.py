@@ -107,7 +107,7 @@ class _Floats:
         self.read.first = first
         if layout.minimum:
             sub_block_sums(em, self.target, self.read, self.sums, product.k, layout.sub, rows)
-        start, data = expert * config.panels + group * self.size, em.bytes(self.values[1])
+        start, data = expert * config.panels + group * self.size, em.flat(self.values[1])
         places = [(start + number) * layout.panel_bytes(product.k) for number in range(self.size)]
         panels = [Panel(em, self.target, layout, data, place) for place in places]
         single_rows(em, self.target, product, self.read, panels, self.sums, self.products, rows)

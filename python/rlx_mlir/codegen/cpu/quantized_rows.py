@@ -197,14 +197,14 @@ class GivenRows(_Base):
         blocks = self.k // RUN
         if self.parts == 1:
             lanes = self.target.lanes("f32")
-            sums, scales = em.bytes(total), em.bytes(scale)
+            sums, scales = em.flat(total), em.flat(scale)
             elements, start = count * blocks, first * blocks
             with em.loop(0, elements, lanes, hint="block") as loop:
                 mask, at = em.mask(elements - loop.iv, lanes), [loop.iv + start]
                 sum_ = em.masked_load(sums, at, mask, em.zero(self.target.vector("i32")))
                 factor = em.masked_load(scales, at, mask, em.zero(self.target.vector("f32")))
                 for value, table in self.derived(em, memory, sum_, factor):
-                    em.masked_store(value, em.bytes(table), [loop.iv], mask)
+                    em.masked_store(value, em.flat(table), [loop.iv], mask)
             return
         with em.loop(0, count, hint="row") as row, em.loop(0, blocks, hint="block") as block:
             place = [row.iv + first, block.iv]

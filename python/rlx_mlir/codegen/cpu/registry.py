@@ -57,6 +57,8 @@ MODULES = (
     "grouped",
     "grouped_panels",
     "transpose",
+    "top_k",
+    "gather",
     "call",
 )
 

@@ -261,7 +261,7 @@ class Schedule:
         gemm = self.gemm
         if gemm.w_stride is None:
             return weights
-        return [em.view(em.bytes(weight), 0, [self.n, gemm.w_stride], gemm.element) for weight in weights]
+        return [em.view(em.flat(weight), 0, [self.n, gemm.w_stride], gemm.element) for weight in weights]
 
     def _chain(
         self,

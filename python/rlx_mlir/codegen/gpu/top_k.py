@@ -32,10 +32,16 @@ Pair = tuple[Value, Value]
 
 
 def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
-    """The kernel; UnsupportedByTemplate for f64, and where a row has too many parts for one block to join."""
+    """The kernel; UnsupportedByTemplate for other elements than floats of up to 32 bits, for other orders than that of
+    the largest ones with NaN at the end, where only one of values and positions is read, and where a row has too many
+    parts for one block to join."""
     element, n = element_of(spec.x), shape_of(spec.x)[-1]
-    if element == "f64" or n is None:
+    if element not in ("f32", "f16", "bf16") or n is None:
         raise UnsupportedByTemplate(f"{name}: the largest elements of rows of {spec.x}")
+    if spec.smallest or spec.nan_largest:
+        raise UnsupportedByTemplate(f"{name}: an order in which the smallest elements or NaN come first")
+    if spec.values is None or spec.indices is None:
+        raise UnsupportedByTemplate(f"{name}: only one of values and positions is read")
     parts = -(-n // (THREADS * ELEMENTS))
     if -(-parts * spec.k // THREADS) > MOST_ELEMENTS:
         raise UnsupportedByTemplate(f"{name}: {spec.k} of each of {parts} parts are more than a block joins")

@@ -34,12 +34,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TopKSpec:
-    """The `k` largest elements of each row: types of the buffers x [.., n], values and indices [.., k]."""
+    """The first `k` elements of each row in an order: types of the buffers x [.., n], values and indices [.., k].
+
+    Attributes:
+        values, indices: None where it isn't a result; one of them is.
+        smallest: whether the smallest elements come first, otherwise the largest.
+        nan_largest: whether NaN is larger than every number, otherwise smaller.
+    """
 
     x: str
-    values: str
-    indices: str
+    values: str | None
+    indices: str | None
     k: int
+    smallest: bool = False
+    nan_largest: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operators of linear algebra: solves, distances, products of three."""
+"""Operators of linear algebra: solves, factors of matrices, distances, products of three."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from rlx_mlir.frontends import factors
 from rlx_mlir.hir.values import Value
 from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, whole
 
@@ -66,6 +67,76 @@ def inverse_ex(im: Importer, a: Value, *, check_errors: bool = False) -> Any:
     """The inverse, and a number that isn't 0 where there is none."""
     found = _inverse(im, a)
     return found, lambda: _missing(im, found)
+
+
+# -- factors ----------------------------------------------------------------------------------------------------------
+
+
+def _matrices(im: Importer, a: Value) -> tuple[Value, Callable[[Value], Value]]:
+    """Matrices [..., M, N] as [B, M, N], and what gives a result [B, ...] the leading sizes."""
+    leading = list(a.shape[:-2])
+    if len(leading) == 1:
+        return a, lambda y: y
+    flat = im.m.reshape(a, [whole(leading), *a.shape[-2:]])
+    return flat, lambda y: im.m.reshape(y, [*leading, *y.shape[1:]])
+
+
+@handles("aten.linalg_cholesky.default")
+def cholesky(im: Importer, a: Value, *, upper: bool = False) -> Value:
+    """A triangle whose product with itself is a; NaN where there is none, of which PyTorch makes an error."""
+    m = im.m
+    flat, back = _matrices(im, a)
+    found = factors.cholesky(m, m.transpose(flat, [0, 2, 1]) if upper else flat)
+    return back(m.transpose(found, [0, 2, 1]) if upper else found)
+
+
+@handles("aten.linalg_cholesky_ex.default")
+def cholesky_ex(im: Importer, a: Value, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """See `cholesky`; and a number that isn't 0 where there is none."""
+    found = cholesky(im, a, upper=upper)
+    return found, lambda: _missing(im, found)
+
+
+@handles("aten._linalg_det.default")
+def determinant(im: Importer, a: Value) -> Any:
+    """Determinants. Factors of a aren't there."""
+    flat, back = _matrices(im, a)
+    return back(factors.determinant(im.m, flat)), None, None
+
+
+@handles("aten._linalg_slogdet.default")
+def log_determinant(im: Importer, a: Value) -> Any:
+    """Signs and logarithms of determinants. Factors of a aren't there."""
+    flat, back = _matrices(im, a)
+    sign, log = factors.log_determinant(im.m, flat)
+    return back(sign), back(log), None, None
+
+
+@handles("aten.linalg_qr.default")
+def qr(im: Importer, a: Value, mode: str = "reduced") -> Any:
+    """Q and R; Q is empty, and refused, in the mode `r`."""
+    flat, back = _matrices(im, a)
+    q, r = factors.qr(im.m, flat, complete=mode == "complete")
+    return None if mode == "r" else back(q), back(r)
+
+
+@handles("aten._linalg_eigh.default")
+def eigh(im: Importer, a: Value, uplo: str = "L", compute_v: bool = True) -> Any:
+    """Eigenvalues in ascending order, and eigenvectors, which may be of the other sign than PyTorch's."""
+    flat, back = _matrices(im, a)
+    if uplo == "U":
+        flat = im.m.transpose(flat, [0, 2, 1])
+    values, vectors = factors.eigh(im.m, flat)
+    return back(values), back(vectors) if compute_v else None
+
+
+@handles("aten._linalg_svd.default")
+def svd(im: Importer, a: Value, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None) -> Any:
+    """U, singular values in descending order, and V^T; vectors may be of the other sign than PyTorch's."""
+    flat, back = _matrices(im, a)
+    found = factors.svd(im.m, flat, complete=full_matrices and compute_uv)
+    u, values, v = (back(own) for own in found)
+    return (u, values, v) if compute_uv else (None, values, None)
 
 
 @handles("aten._trilinear.default")

@@ -109,6 +109,17 @@ def index_put(
     return m.transpose(m.reshape(found, [*sizes, *rest]), [order.index(dim) for dim in range(x.ndim)])
 
 
+@handles("aten.masked_scatter.default")
+def masked_scatter(im: Importer, x: Value, mask: Value, source: Value) -> Value:
+    """x with the elements of a source, in their order, where the mask holds."""
+    m, shape = im.m, im.shape()
+    hit, x = im.expanded(mask, shape), im.expanded(x, shape)
+    counted = m.cumsum(m.reshape(m.cast(hit, "i64"), [whole(shape)]), 0)
+    places = m.sub(counted, np.int64(1))  # before the first one -1, which reads what isn't wanted
+    taken = m.gather(m.reshape(source, [whole(source.shape)]), places, 0)
+    return m.where(hit, m.reshape(taken, shape), x)
+
+
 @handles("aten.index_add.default")
 def index_add(im: Importer, x: Value, dim: int, indices: Value, source: Value, *, alpha: Any = 1) -> Value:
     """x with entries added along a dimension."""

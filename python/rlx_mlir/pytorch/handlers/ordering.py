@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Operators that put elements in order, look for places in an order, or run along a dimension.
 
-An order is found by `mir.top_k` of all elements along the last dimension, whose size must be known; its time grows with
-the square of that size.
+An order is found by `mir.top_k` of all elements along the last dimension, whose size must be known. NaN is the largest.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from rlx_mlir.frontends import indexing
 from rlx_mlir.hir.values import Value
 from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of, static
 
-_HALF = 1 << 32
-
 
 def _last(im: Importer, x: Value, dim: int) -> tuple[Value, Callable[[Value], Value]]:
     """x with a dimension at the end, and what puts it back."""
@@ -32,46 +29,10 @@ def _length(x: Value, dim: int) -> int:
     return static(size_of(x.shape[dim]), "the size of a dimension that is ordered") if x.ndim else 1
 
 
-def _keys(im: Importer, x: Value) -> list[Value]:
-    """What the elements are compared by, f32 or f64: first what counts least. NaN is the largest."""
-    m = im.m
-    if x.dtype.kind in "iub":
-        if x.dtype.itemsize < 8:
-            return [m.cast(im.cast(x, "ui8") if x.dtype.kind == "b" else x, "f64")]
-        parts = m.floor_rem(x, np.int64(_HALF)), m.floor_div(x, np.int64(_HALF))
-        return [m.cast(part, "f64") for part in parts]
-    is_nan = m.ne(x, x)
-    if x.dtype.itemsize < 8:  # of which the largest number is below 1e300
-        wide = m.cast(x, "f64")
-        return [m.where(is_nan, math.inf, m.minimum(wide, 1e300))]
-    return [m.where(is_nan, math.inf, x), m.cast(is_nan, "f32")]
-
-
-def _descending(im: Importer, x: Value, count: int) -> Value:
-    """Places (i64) of the largest elements along the last dimension, of equal ones the first before the others."""
-    m = im.m
-    keys = _keys(im, x)
-    size = _length(x, -1)
-    found: Value | None = None
-    for number, key in enumerate(keys):
-        if found is not None:
-            key = indexing.picked(m, key, found, key.ndim - 1)
-        wanted = count if number == len(keys) - 1 else size
-        places = m.cast(m.top_k(key, wanted)[1], "i64")
-        found = places if found is None else indexing.picked(m, found, places, key.ndim - 1)
-    assert found is not None
-    return found
-
-
 def _places(im: Importer, x: Value, count: int, *, descending: bool) -> Value:
-    if descending:
-        return _descending(im, x, count)
-    # From behind, so that of equal elements the first is still before the others.
-    size = _length(x, -1)
-    flipped = im.m.slice(x, x.ndim - 1, None, None, -1)
-    places = np.int64(size - 1) - _descending(im, flipped, size)
-    whole = im.m.slice(places, x.ndim - 1, None, None, -1)
-    return whole if count == size else im.m.narrow(whole, -1, 0, count)
+    """Places (i64) of the first elements along the last dimension, of equal ones the first before the others."""
+    keys = im.cast(x, "ui8") if x.dtype.kind == "b" else x
+    return im.m.cast(im.m.top_k(keys, count, smallest=not descending, nan_largest=True)[1], "i64")
 
 
 def _ordered(im: Importer, x: Value, count: int, dim: int, *, descending: bool) -> tuple[Value, Value]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.exports.stablehlo.builder import Writing, numbers
 from rlx_mlir.exports.stablehlo.registry import writes
-from rlx_mlir.exports.stablehlo.tensors import Tensor, numbers_of
+from rlx_mlir.exports.stablehlo.tensors import Dim, Tensor, is_static, numbers_of
 
 Pads = Sequence[Sequence[int]]
 
@@ -60,16 +61,25 @@ def _conv(
     return _convolution(w, x, weight, dims, pads, stride=stride, dilation=dilation, groups=groups)
 
 
+def _sides(shape: Sequence[Dim]) -> tuple[int, ...]:
+    """Height and width, of which paddings are computed; UnsupportedError where they are symbolic."""
+    sides = shape[2:]
+    if not is_static(sides):
+        raise UnsupportedError(f"paddings of images of {' x '.join(map(str, sides))} pixels: give these by `bind`")
+    return numbers_of(sides)
+
+
 def _transposed(
     w: Writing, x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> Tensor:
     """Each pixel adds its kernel of weight [Ci, Co, …] to a result of the shape that the operation has."""
+    sides, kernel, result = (_sides(shape) for shape in (x.shape, weight.shape, w.types[0][0]))
     pads = []
     for axis in range(2):
-        reach = dilation[axis] * (weight.sizes[2 + axis] - 1)
-        whole = (x.sizes[2 + axis] - 1) * stride[axis] + 1
+        reach = dilation[axis] * (kernel[axis] - 1)
+        whole = (sides[axis] - 1) * stride[axis] + 1
         before = reach - padding[axis]
-        pads.append((before, numbers_of(w.types[0][0])[2 + axis] - whole + reach - before))
+        pads.append((before, result[axis] - whole + reach - before))
     dims = "[b, f, 0, 1]x[i, o, 0, 1]->[b, f, 0, 1]"
     return _convolution(w, x, weight, dims, pads, spread=stride, dilation=dilation, turned=True)
 
@@ -130,11 +140,12 @@ def _backward_weight(
     groups: int = 1,
 ) -> Tensor:
     """The images convolved with dy: what is a step of the windows is between elements of the kernel here."""
+    sides, given = _sides(x.shape), _sides(dy.shape)
     pads = []
     for axis in range(2):
-        reach = (dy.sizes[2 + axis] - 1) * stride[axis] + 1
+        reach = (given[axis] - 1) * stride[axis] + 1
         needed = (kernel_size[axis] - 1) * dilation[axis] + reach
-        pads.append((padding[axis], needed - x.sizes[2 + axis] - padding[axis]))
+        pads.append((padding[axis], needed - sides[axis] - padding[axis]))
     dims = "[f, b, 0, 1]x[i, o, 0, 1]->[f, b, 0, 1]"
     return _convolution(w, x, dy, dims, pads, stride=dilation, dilation=stride)
 

@@ -202,7 +202,21 @@ def _cumsum(w: Writing, x: Tensor, *, axis: int = -1, exclusive: bool = False) -
 
 
 @writes("top_k")
-def _top_k(w: Writing, x: Tensor, *, k: int) -> list[Tensor]:
-    shape = [*x.shape[:-1], k]
-    values, places = w.ops("chlo.top_k", [x], [(shape, x.word), (shape, "i32")], f"k = {k} : i64")
-    return [w.add(values, 0.0), places]  # of -0, 0
+def _top_k(w: Writing, x: Tensor, *, k: int, smallest: bool = False, nan_largest: bool = False) -> list[Tensor]:
+    """Rows with their positions, sorted by a comparator that says where NaN is; `chlo.top_k` has one place for it."""
+
+    def before(a: Tensor, b: Tensor, *_: Tensor) -> list[Tensor]:
+        wins = w.compare("lt" if smallest else "gt", a, b)
+        if not x.is_float:
+            return [wins]
+        first, second = (a, b) if nan_largest != smallest else (b, a)
+        alone = w.binary("and", w.compare("ne", first, first), w.compare("eq", second, second))
+        return [w.binary("or", wins, alone)]
+
+    last = x.rank - 1
+    types = [(x.shape, x.word), (x.shape, "i32")]
+    region, _ = w.region([((), word) for _, word in types for _ in range(2)], before)
+    attributes = f"dimension = {last} : i64, is_stable = true"
+    found = w.ops("sort", [x, w.iota(x.shape, last)], types, attributes, [region])
+    values, places = (w.cut(own, last, 0, k) for own in found)
+    return [w.add(values, 0.0) if x.is_float else values, places]  # of -0, 0

@@ -23,9 +23,9 @@ def _of_blocks(attributes: Mapping[str, Any]) -> str:
     return "a cache of blocks" if "scheme" in attributes else ""
 
 
-#: Operations that aren't written of symbolic sizes; neither are those of the families of images and of control flow.
-STATIC = frozenset({"mir.cache_update", "mir.top_k"})
-_STATIC_FAMILIES = ("images", "control")
+#: Operations that aren't written of symbolic sizes; neither are those of the family of control flow.
+STATIC = frozenset({"mir.cache_update"})
+_STATIC_FAMILIES = ("control",)
 
 
 def needs_numbers(name: str, handler: Callable[..., Any]) -> bool:

@@ -224,13 +224,6 @@ def _top_k(call: Call) -> tuple[Tensor, Tensor]:
     rank = call.rank(0)
     axis = call.axis(-1, rank)
     largest = call.flag("largest", True)
-    if x.dtype not in FLOATS and x.dtype.itemsize > 4:
-        wide = None
-    else:
-        wide = x if x.dtype in FLOATS else m.cast(x, "f64")
-    if wide is None:
-        raise Refused(f"elements of type {x.dtype}")
-    rows, back = with_last(m, wide, axis)
-    values, places = m.top_k(rows if largest else m.neg(rows), k)
-    values, places = back(values if largest else m.neg(values)), back(places)
-    return call.out(call.narrowed(values, x.dtype)), call.out(m.cast(places, "i64"))
+    rows, back = with_last(m, x, axis)
+    values, places = m.top_k(rows, k, smallest=not largest, nan_largest=not largest)
+    return call.out(back(values)), call.out(m.cast(back(places), "i64"))

@@ -9,18 +9,14 @@ from rlx_mlir import ir
 from rlx_mlir.hir import Value
 
 from .. import regions
-from ..call import Call, is_float
+from ..call import Call
 from ..entries import Entry, shape_of
 from ..registry import Refused, operator
 
 
 def _keys(call: Call, x: Value) -> Value:
-    """Elements as floats that are in the same order."""
-    if is_float(x.dtype):
-        return x
-    if x.dtype.itemsize > 4:
-        raise Refused(f"an order of elements of {x.dtype}")
-    return call.m.cast(x, "f32" if x.dtype.itemsize < 3 else "f64")
+    """Elements that there is an order of, in the same order."""
+    return call.m.cast(x, "ui8") if x.dtype.kind == "b" else x
 
 
 @operator("sort")
@@ -39,8 +35,7 @@ def _sort(call: Call) -> list[Entry]:
     order = [i for i in range(rank) if i != axis] + [axis]
     back = [order.index(i) for i in range(rank)]
     rows = [call.transposed(value, order) for value in values]
-    keys = _keys(call, rows[key])
-    _, places = m.top_k(keys if descending else m.neg(keys), size)
+    _, places = m.top_k(_keys(call, rows[key]), size, smallest=not descending, nan_largest=not descending)
     found = [m.gather(row, places, rank - 1, batch_dims=rank - 1) for row in rows]
     return [call.transposed(value, back) for value in found]
 

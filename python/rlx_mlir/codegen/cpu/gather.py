@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gathers from dense tables: result [B, O, I, T] = table [B, O, N, T] at indices [B, I], copied entry by entry.
+
+A unit is a block of about `UNIT` bytes of the result: of indices, and where these are few, of the parts of the table
+that they choose from. Entries are copied by vectors; single numbers, where T is 1, one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.specs import GatherSpec
+
+from . import UnsupportedByTemplate
+from .kernel import Scratch, write_kernel
+from .registry import Generator
+from .target import ELEMENT_BITS, Target
+
+__all__ = ["emit_gather"]
+
+UNIT = 1 << 14
+"""Bytes of a unit's results, about."""
+
+UNKNOWN = 64
+"""Numbers of an entry, where calls decide how many it has: units are made for so many."""
+
+_FAR = float(1 << 62)
+"""Beyond the positions of every table, and an f32."""
+
+
+def configure(name: str, spec: GatherSpec, target: Target) -> GatherSpec:
+    """The kernel as it is; UnsupportedByTemplate for packed tables, operations on what is read, and elements without a
+    width in bytes."""
+    element = element_of(spec.table)
+    if spec.scheme or spec.program.steps:
+        raise UnsupportedByTemplate(f"{name}: gathers of packed rows, and operations on entries, have no template")
+    if element.removeprefix("u") not in ELEMENT_BITS:
+        raise UnsupportedByTemplate(f"{name}: gathers of {element} have no template")
+    return spec
+
+
+def emit_gather(name: str, spec: GatherSpec, target: Target) -> str:
+    """The functions `@name.body`, `@name.units` and `@name.scratch`, as text."""
+    operands = [("table", spec.table), ("indices", spec.indices)]
+
+    def body(em: Emitter, values: list[Value], outs: list[Value], begin: Value, end: Value, parts: Scratch) -> None:
+        kernel = _Gather(em, spec, target, values)
+        kernel.open(outs[0])
+        with em.loop(begin, end, hint="unit") as unit:
+            kernel.run(unit.iv)
+
+    return write_kernel(
+        name,
+        operands,
+        [("out", spec.results[0])],
+        units=lambda em, values: _Gather(em, spec, target, values).units,
+        scratch=lambda em, values, parts: None,
+        body=body,
+        order=spec.order,
+    )
+
+
+class _Gather:
+    """The code of one kernel; see the module's docstring."""
+
+    def __init__(self, em: Emitter, spec: GatherSpec, target: Target, values: Sequence[Value]) -> None:
+        self.em = em
+        self.table, self.indices = values
+        self.element = element_of(spec.table)
+        bits = ELEMENT_BITS[self.element.removeprefix("u")]
+        # Integers without sign are turned into signless ones afterwards, but vectors of them.
+        self.lanes = 1 if self.element.startswith("u") else target.vector_bits // bits
+        batch = spec.batch_dims
+        rank, indices_rank = len(shape_of(spec.table)), len(shape_of(spec.indices))
+        self.outer = self._product(self.table, range(batch, spec.axis))
+        self.count = self._product(self.indices, range(batch, indices_rank))
+        self.entries = em.dim(self.table, spec.axis)
+        self.columns = self._product(self.table, range(spec.axis + 1, rank))
+        self.parts = self._product(self.indices, range(batch)) * self.outer
+        self.is_batched = batch > 0
+        width = (self.columns if isinstance(self.columns, int) else UNKNOWN) * (bits // 8)
+        self.most = max(UNIT // max(width, 1), 1)
+        """Indices of a unit, and entries."""
+        self.blocks = em.iceildiv(self.count, self.most)
+        fits = self.most // self.count if isinstance(self.count, int) and self.count else 1
+        self.high = max(fits, 1)
+        """Parts of a unit."""
+
+    def _product(self, buffer: Value, axes: range) -> Index:
+        known = [self.em.dim(buffer, axis) for axis in axes]
+        total: Index = math.prod(size for size in known if isinstance(size, int))
+        for size in known:
+            total = total if isinstance(size, int) else total * size
+        return total
+
+    @property
+    def units(self) -> Index:
+        """Blocks of indices, for each block of parts."""
+        return self.em.iceildiv(self.parts, self.high) * self.blocks
+
+    def open(self, out: Value) -> None:
+        """Says where results are."""
+        self.table, self.indices, self.out = (self.em.flat(buffer) for buffer in (self.table, self.indices, out))
+
+    def run(self, unit: Value) -> None:
+        """One unit."""
+        em = self.em
+        first, begin = unit // self.blocks * self.high, unit % self.blocks * self.most
+        last = first + 1 if self.high == 1 else em.imin(first + self.high, self.parts)
+        end = em.imin(begin + self.most, self.count)
+        with em.loop(first, last, hint="part") as part:
+            batch = part.iv // self.outer if self.is_batched else 0
+            source, target = part.iv * self.entries, part.iv * self.count
+            with em.loop(begin, end, hint="i") as i:
+                entry = self._chosen(batch * self.count + i.iv)
+                self._copy((source + entry) * self.columns, (target + i.iv) * self.columns)
+
+    def _chosen(self, place: Index) -> Value:
+        """An index: without its fraction, inside of the table; NaN is 0."""
+        em, kind = self.em, element_of(self.indices.type)
+        index = em.load(self.indices, [place])
+        if kind == "f32":
+            positive = em.select(em.cmpf("ogt", index, 0.0), index, 0.0)
+            index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
+        elif kind.startswith("ui"):
+            index = em.cast("arith.extui", em.cast("builtin.unrealized_conversion_cast", index, kind[1:]), "i64")
+        elif kind != "i64":
+            index = em.cast("arith.extsi", index, "i64")
+        chosen = em.cast("arith.index_cast", index, "index")
+        return em.binary("arith.maxsi", em.binary("arith.minsi", chosen, em.index(self.entries - 1)), em.index(0))
+
+    def _copy(self, source: Index, target: Index) -> None:
+        """One entry."""
+        em, columns = self.em, self.columns
+        whole = columns // self.lanes * self.lanes
+        if not isinstance(whole, int) or whole:
+            with em.loop(0, whole, self.lanes, hint="t") as t:
+                self._piece(source + t.iv, target + t.iv, self.lanes)
+        if not isinstance(whole, int) or not isinstance(columns, int):
+            with em.loop(whole, columns, hint="t") as t:
+                self._piece(source + t.iv, target + t.iv, 1)
+            return
+        lanes = self.lanes
+        while whole < columns:
+            lanes //= 2
+            if whole + lanes <= columns:
+                self._piece(source + whole, target + whole, lanes)
+                whole += lanes
+
+    def _piece(self, source: Index, target: Index, lanes: int) -> None:
+        em = self.em
+        if lanes == 1:
+            em.store(em.load(self.table, [source]), self.out, [target])
+        else:
+            em.vstore(em.vload(self.table, [source], vec(lanes, self.element)), self.out, [target])
+
+
+GENERATORS = (Generator("gather", "gather", configure, emit_gather),)
