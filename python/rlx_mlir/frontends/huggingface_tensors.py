@@ -17,6 +17,7 @@ from ..errors import ModelFileError, UnsupportedError
 from ..formats import get_format
 from . import safetensors
 from .huggingface_config import FolderConfig
+from .huggingface_delta import DeltaOrder
 from .huggingface_families import OUTSIDE
 from .model_file import TensorInfo
 from .safetensors import SafetensorsFile
@@ -30,7 +31,9 @@ _LISTED = 8  # names that an error spells out
 #: What stands before the names of a language model that is a part of a model: what replaces it, of either form.
 _PREFIXES = (("language_model.model.", "model."), ("model.language_model.", "model."), ("language_model.", ""))
 #: Other parts, in whose tensors a text has no share.
-_OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\..+")
+_OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector|visual)\..+")
+#: The layer that predicts further ahead, and what is around it.
+_AHEAD = re.compile(r"mtp\.(?:layers\.0\.)?(.+)")
 _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
 _EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight")
 #: Of experts whose gates and ups take turns: matrices, biases, and blocks of MXFP4 with their scales.
@@ -62,6 +65,7 @@ class FolderTensors:
         self.made: dict[str, Callable[[], np.ndarray]] = {}
         self._path, self._config, self._data = path, config, data
         self._layers: int = config.metadata[f"{config.family.architecture}.block_count"]
+        self._order = DeltaOrder.of(config.metadata, config.family.architecture) if config.family.delta else None
         self._experts: dict[str, dict[int, tuple[int, safetensors.TensorInfo]]] = {}
         self._blocks: dict[tuple[str, str], dict[str, tuple[int, safetensors.TensorInfo]]] = {}
         unknown, types = [], []
@@ -71,6 +75,10 @@ class FolderTensors:
                     if _OTHERS.fullmatch(info.name):
                         continue
                     info = _renamed(info)
+                if config.family.delta and (ahead := _AHEAD.fullmatch(info.name)) is not None:
+                    if not config.predicts:
+                        continue
+                    info = replace(info, name=f"model.layers.{self._layers - 1}.{ahead[1]}")
                 if _BUFFER.fullmatch(info.name):
                     continue
                 packed = config.family.mixed_experts and info.name.endswith(("_blocks", "_scales"))
@@ -125,9 +133,11 @@ class FolderTensors:
                 return True
         if name is None:
             return False
+        if self._order is not None and layer is not None and self._take_delta(part, info, name):
+            return True
         if name.endswith(_SINGLE_ROWS) and info.shape[:1] == (1,):
             info = replace(info, shape=info.shape[1:])
-        if family.plus_one and name.endswith("norm.weight"):
+        if family.plus_one and name.endswith("norm.weight") and not name.endswith("ssm_norm.weight"):
             values = self._values(part, info)
             self._make(name, info.shape, "f32", lambda: values.astype(np.float32) + np.float32(1))
         elif info.begin % _DTYPES[info.type].itemsize:  # a header of any length may stand before
@@ -136,6 +146,14 @@ class FolderTensors:
             size, number = info.end - info.begin, _number(info.type)
             self.tensors[name] = TensorInfo(name, info.shape, info.type, number, info.begin, size, 0, part)
         return True
+
+    def _take_delta(self, part: int, info: safetensors.TensorInfo, name: str) -> bool:
+        """Takes a tensor of a gated delta rule, where files have it otherwise."""
+        assert self._order is not None
+        made = self._order.made(name.split(".", 2)[2], self._values(part, info), info.type, self._path)
+        if made is not None:
+            self._make(name, *made)
+        return made is not None
 
     def _take_heads(self, part: int, info: safetensors.TensorInfo, layer: str) -> None:
         """Takes what makes keys and values of a latent: rows for keys of each head, turned, and for values."""
@@ -250,6 +268,11 @@ class FolderTensors:
         self.made[name] = make
 
 
+def has_prediction(files: Iterable[SafetensorsFile]) -> bool:
+    """Whether a folder has the layer that predicts further ahead, by names that aren't those of other layers."""
+    return any(_AHEAD.fullmatch(name) for file in files for name in file.tensors)
+
+
 def _number(type: str) -> int:
     """The number that GGUF files have for a type."""
     number = get_format(type).type_id
@@ -288,4 +311,4 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
-__all__ = ["Bytes", "FolderTensors"]
+__all__ = ["Bytes", "FolderTensors", "has_prediction"]
