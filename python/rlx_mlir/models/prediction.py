@@ -45,10 +45,12 @@ def build_prediction(config: ModelConfig) -> GraphModule:
         name: graph.input(name, [1, "context", kind.width], kind.element)
         for name, kind in zip(CACHES, kinds, strict=True)
     }
-    outside = ["token_embd.weight", config.head_weight, "output_norm.weight"]
-    params = weight_params(graph, config, dict.fromkeys([*outside, *predicting(config)]))
+    prefix, own = f"blk.{number}.nextn", predicting(config)
+    last = f"{prefix}.shared_head_norm.weight"
+    if last not in own:
+        last = "output_norm.weight"
+    params = weight_params(graph, config, dict.fromkeys(["token_embd.weight", config.head_weight, last, *own]))
     cos, sin = rope_params(graph, config, "context")[False]
-    prefix = f"blk.{number}.nextn"
 
     def norm(x: Value, name: str) -> Value:
         return graph.rms_norm(x, params[name], eps=config.eps, name=name.removesuffix(".weight"))
@@ -57,8 +59,7 @@ def build_prediction(config: ModelConfig) -> GraphModule:
     both = graph.concat([read, norm(hidden, f"{prefix}.hnorm.weight")], axis=2, name=f"{prefix}.eh_proj")
     x = product(graph, both, params[f"{prefix}.eh_proj.weight"], name=f"{prefix}.eh_proj")
     y, updated = Layer(graph, config, number, params, cos, sin, pos).cached(x, list(caches.values()))
-    own = f"{prefix}.shared_head_norm.weight"
-    y = norm(graph.gather(y, rows, axis=1, name="rows"), own if own in params else "output_norm.weight")
+    y = norm(graph.gather(y, rows, axis=1, name="rows"), last)
     outputs = {"logits": head_of(graph, config, params, y), "hidden_out": y}
     graph.set_outputs({**outputs, **dict(zip(CACHES, updated, strict=True))}, tied=caches)
     return graph

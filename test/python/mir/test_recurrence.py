@@ -259,6 +259,25 @@ def test_a_chunk_of_one_reaches_the_kernel():
     np.testing.assert_array_equal(state, whole["last"])
 
 
+@pytest.mark.parametrize("disabled", [(), ("recurrence",)], ids=["template", "generic"])
+@pytest.mark.parametrize("chunk", [None, 1])
+def test_a_state_is_updated_in_place(disabled, chunk):
+    """Where it is tied to the result: columns are read before they are written, in one step and in several."""
+    m = GraphModule.mir("m")
+    x, g = m.input("x", ["b", "s", 2, 24]), m.input("g", ["b", "s", 2])
+    state = m.input("state", ["b", 2, 24, 24])
+    y, last = m.gated_delta_net(x, x, x, g, g, state, chunk=chunk)
+    m.set_outputs({"y": y, "last": last}, tied={"last": state})
+    run = compile_fresh(m, disable_templates=disabled, threads=2)
+    for steps in (0, 1, BLOCK + 1):
+        q, *_, decay, _, first = operands_of(2, steps, 2, 24, state=True)
+        wanted, memory = loop(q, q, q, decay, decay, first)
+        found = run.run({"x": q, "g": decay, "state": first}, donate=["state"])
+        assert found["last"] is first
+        np.testing.assert_allclose(found["y"], wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(first, memory, rtol=1e-4, atol=1e-5)
+
+
 def test_template_is_taken_and_equals_generic():
     """One value as several operands, results that nothing reads, any number of threads."""
     m = GraphModule.mir("m")
