@@ -7,8 +7,8 @@
 
 The texts: `copy` asks for a passage word by word, `edit` for a list of functions with one name changed, `open` for a
 story. Lookup proposes what followed the same tokens before; a draft model, which needs the same vocabulary, what it
-would choose; `mtp` is the model's own layer that predicts further tokens, where it has one. The texts are the same with and without, which is checked. `accepted` is the share of proposed tokens that
-were chosen.
+would choose; `mtp` is the model's own layer that predicts further tokens, where it has one. The texts are the same with
+and without, which is checked. `accepted` is the share of proposed tokens that were chosen.
 """
 
 from __future__ import annotations

@@ -218,8 +218,8 @@ class _Reader:
         )
         if size != other:
             raise UnsupportedError(
-                f"{self.document.path}: heads of 'linear_key_head_dim' and 'linear_value_head_dim' must be equally wide, "
-                f"but have {size} and {other}"
+                f"{self.document.path}: heads of 'linear_key_head_dim' and 'linear_value_head_dim' must be equally "
+                f"wide, but have {size} and {other}"
             )
         ahead = self.count("mtp_num_hidden_layers")
         found: dict[str, Any] = {

@@ -2,8 +2,8 @@
 """Layers with a gated delta rule in folders: Qwen 3.5's, in the order that GGUF files have.
 
 In folders, heads of values that share a head of keys are beside each other: head i reads head i // r of the keys, r of
-them each. In files, head j reads head j % Hk of Hk: it is head (j % Hk) r + j // Hk of the folder. That concerns rows of
-products, channels of convolutions, and columns of the last product. Files hold -exp(A_log), and taps as rows.
+them each. In files, head j reads head j % Hk of Hk: it is head (j % Hk) r + j // Hk of the folder. That concerns rows
+of products, channels of convolutions, and columns of the last product. Files hold -exp(A_log), and taps as rows.
 """
 
 from __future__ import annotations

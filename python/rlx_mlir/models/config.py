@@ -452,9 +452,8 @@ def _latent(keys: _Keys, kv_heads: int) -> Latent:
     with `_mla`, that of the parts that stand for it in scores."""
     if keys.get("attention.key_length_mla") is None and keys.get("attention.kv_lora_rank") is not None:
         raise UnsupportedError(
-            f"{_where(keys.file)}the metadata lacks '{keys.prefix}.attention.key_length_mla': files that were written "
-            "before latents were cached have keys and values in one tensor, attn_kv_b, and aren't supported; a new "
-            "conversion of the model is"
+            f"{_where(keys.file)}the metadata lacks '{keys.prefix}.attention.key_length_mla': only files that were "
+            "written before latents were cached do, and those have keys and values in tensors attn_kv_b"
         )
     own = ("kv_lora_rank", "key_length", "value_length", "key_length_mla", "value_length_mla")
     keys.require((*(f"attention.{key}" for key in own), "rope.dimension_count"))

@@ -14,8 +14,8 @@ behind t. Its own keys and values are in caches of their own:
 | tokens [1, seq], hidden [1, seq, hidden], pos [1], rows [outputs], k_ahead, v_ahead | logits [1, outputs, vocab],
   hidden_out [1, outputs, hidden], updated k_ahead, v_ahead |
 
-``hidden`` of a token is that of the one before it, ``pos`` the position of the first pair, and ``rows`` says which pairs
-get results.
+``hidden`` of a token is that of the one before it, ``pos`` the position of the first pair, and ``rows`` says which
+pairs get results.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Tokens are chosen from the model's own logits, in order, by the generation's own
 where it is what was chosen, and the first one that isn't ends a round. So the text is the one without speculation,
 token for token, for greedy choices and for drawn ones with the same seed, and drawn tokens have the exact distribution:
 `extend` gives logits the bits that `decode` gives. A draft model, and the layer of a model that predicts further ahead,
-draw with the random numbers that the chooser will take, from distributions that are alike: they mostly propose what will
-be chosen.
+draw with the random numbers that the chooser will take, from distributions that are alike: they mostly propose what
+will be chosen.
 
 This differs from the acceptance of Leviathan et al. ("Fast Inference from Transformers via Speculative Decoding", 2023)
 in that the draft's probabilities don't matter, only its tokens do.

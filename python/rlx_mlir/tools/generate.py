@@ -35,8 +35,8 @@ def generate(
         str,
         typer.Option(
             metavar="lookup|mtp|MODEL",
-            help="What proposes tokens ahead, for the same text: what came before; the model's own layer for that, where "
-            "it has one; or a smaller model.",
+            help="What proposes tokens ahead, for the same text: what came before; the model's own layer for that, "
+            "where it has one; or a smaller model.",
         ),
     ] = "",
     session: Annotated[
