@@ -25,6 +25,7 @@ import numpy.typing as npt
 from ..errors import UnsupportedError, nearest, shortened
 from .documents import Document
 from .huggingface_families import FAMILIES, NUMBERS, REFUSED, Family
+from .huggingface_float8 import METHODS, Float8
 
 CONFIG = "config.json"
 Floats = npt.NDArray[np.float32]
@@ -41,6 +42,7 @@ class FolderConfig:
         tied: the embedding table is the output matrix too.
         document: the file.
         ahead: layers behind the last one, which aren't read: `Family.ahead`.
+        float8: how matrices are packed that are floats of 8 bits; None where there are none.
     """
 
     family: Family
@@ -49,6 +51,7 @@ class FolderConfig:
     tied: bool
     document: Document
     ahead: int = 0
+    float8: Float8 | None = None
 
     @property
     def predicts(self) -> bool:
@@ -80,9 +83,11 @@ def read_config(folder: Path) -> FolderConfig:
             + (f"; the nearest is {close}" if close else "")
         )
     found = document.refused(_refused(document, family))
+    float8 = Float8.of(document)
     if family.part:
         document = _part(document, family)
         found += document.refused(_refused(document, family))
+        float8 = float8 or Float8.of(document)
     reader = _Reader(document, family)
     word = reader.value(family.activation) or family.activations[0]
     if word not in family.activations:
@@ -95,14 +100,14 @@ def read_config(folder: Path) -> FolderConfig:
     metadata: dict[str, Any] = {"general.architecture": family.architecture}
     metadata |= {f"{family.architecture}.{key}": value for key, value in values.items()}
     ahead = reader.count(family.ahead) if family.ahead else 0
-    return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document, ahead)
+    return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document, ahead, float8)
 
 
 def _refused(document: Document, family: Family) -> dict[str, tuple[object, ...]]:
-    """What is refused of a document, which may name a method of packing that the family's tensors are read by."""
+    """What is refused of a document, which may name a method of packing that tensors are read by."""
     asked = {**REFUSED, **family.refused}
     packing = document.content.get("quantization_config")
-    if isinstance(packing, dict) and packing.get("quant_method") in family.packed:
+    if isinstance(packing, dict) and packing.get("quant_method") in (*family.packed, *METHODS):
         del asked["quantization_config"]
     return asked
 

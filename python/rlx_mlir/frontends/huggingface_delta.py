@@ -62,50 +62,51 @@ class DeltaOrder:
         names = ("group_count", "time_step_rank", "state_size")
         return cls(*(metadata[f"{architecture}.ssm.{name}"] for name in names))
 
-    def made(self, name: str, values: np.ndarray, type: str, where: str) -> Made | None:
+    def made(
+        self, name: str, shape: tuple[int, ...], type: str, read: Callable[[], np.ndarray], where: str
+    ) -> Made | None:
         """A tensor of a layer as files have it; None for one that folders have alike.
 
         Args:
             name: of GGUF, without the layer.
-            values: as the folder has it.
-            type: of its elements.
+            shape, type: as the folder has it.
+            read: gives its elements.
             where: the folder, for errors.
 
         Raises ModelFileError where its size doesn't fit the heads.
         """
-        word = name.removesuffix(".weight")
+        word, stay = name.removesuffix(".weight"), 2 * self.keys * self.size
         if word == "ssm_conv1d":
-            channels = self._rows(name, values, where, before=2 * self.keys * self.size, size=self.size)
-            if values.ndim != 3 or values.shape[1] != 1:
-                raise self._unfit(name, values, "[channels, 1, taps]", where)
-            shape = (values.shape[0], values.shape[2])
-            return shape, "f32", lambda: values[channels].astype(np.float32).reshape(shape)
+            channels = self._order(name, shape, 0, where, before=stay, size=self.size)
+            if len(shape) != 3 or shape[1] != 1:
+                raise self._unfit(name, shape, "[channels, 1, taps]", where)
+            own = (shape[0], shape[2])
+            return own, "f32", lambda: read()[channels].astype(np.float32).reshape(own)
         if word == "ssm_a":
-            heads = self._rows(name, values, where)
-            return values.shape, "f32", lambda: -np.exp(values[heads].astype(np.float32))
+            heads = self._order(name, shape, 0, where)
+            return shape, "f32", lambda: -np.exp(read()[heads].astype(np.float32))
         if self.keys == self.values or word not in ("attn_qkv", "attn_gate", *_OF_HEADS, "ssm_out"):
             return None
         if word == "ssm_out":
-            columns = self._rows(name, values.T, where, size=self.size)
-            return values.shape, type, lambda: np.ascontiguousarray(values[:, columns])
-        size = 1 if word in _OF_HEADS else self.size
-        before = 2 * self.keys * self.size if word == "attn_qkv" else 0
-        rows = self._rows(name, values, where, before=before, size=size)
-        return values.shape, type, lambda: values[rows]
+            columns = self._order(name, shape, 1, where, size=self.size)
+            return shape, type, lambda: np.ascontiguousarray(read()[:, columns])
+        size, before = 1 if word in _OF_HEADS else self.size, stay if word == "attn_qkv" else 0
+        rows = self._order(name, shape, 0, where, before=before, size=size)
+        return shape, type, lambda: read()[rows]
 
-    def _rows(
-        self, name: str, values: np.ndarray, where: str, *, before: int = 0, size: int = 1
+    def _order(
+        self, name: str, shape: tuple[int, ...], axis: int, where: str, *, before: int = 0, size: int = 1
     ) -> npt.NDArray[np.intp]:
-        """Which rows of the folder those of the file are, in turn: some that stay, then `size` of each head."""
+        """Which entries of the folder those of the file are, in turn: some that stay, then `size` of each head."""
         count = before + self.values * size
-        if values.ndim < 1 or values.shape[0] != count:
-            raise self._unfit(name, values, f"{count} for {self.values} heads of values", where)
+        if len(shape) <= axis or shape[axis] != count:
+            raise self._unfit(name, shape, f"{count} for {self.values} heads of values", where)
         order = np.arange(self.values).reshape(self.keys, -1).T.reshape(-1)
         heads = (order[:, None] * size + np.arange(size)).reshape(-1) + before
         return np.concatenate([np.arange(before), heads])
 
-    def _unfit(self, name: str, values: np.ndarray, rule: str, where: str) -> ModelFileError:
-        return ModelFileError(f"what is '{name}' in files must be {rule}, but is {list(values.shape)}", path=where)
+    def _unfit(self, name: str, shape: tuple[int, ...], rule: str, where: str) -> ModelFileError:
+        return ModelFileError(f"what is '{name}' in files must be {rule}, but is {list(shape)}", path=where)
 
 
 _OF_HEADS = ("ssm_beta", "ssm_alpha", "ssm_dt.bias")

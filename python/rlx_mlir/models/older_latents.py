@@ -28,7 +28,12 @@ _JOINED = re.compile(r"(blk\.\d+)\.attn_kv_b\.weight")
 
 def is_older(file: ModelFile) -> bool:
     """Whether a file has keys and values of heads in one matrix."""
-    keys = (f"{_PREFIX}kv_lora_rank", f"{_PREFIX}key_length", f"{_PREFIX}value_length", "deepseek2.rope.dimension_count")
+    keys = (
+        f"{_PREFIX}kv_lora_rank",
+        f"{_PREFIX}key_length",
+        f"{_PREFIX}value_length",
+        "deepseek2.rope.dimension_count",
+    )
     metadata = file.metadata
     return (
         file.architecture == "deepseek2"

@@ -262,7 +262,7 @@ FOLDERS: dict[str, tuple[str, dict[str, Any], str]] = {
         r"'mscale_all_dim' = 1\.0 is supported with rotations of type yarn alone, but they are linear",
     ),
     "biases": ("deepseek3", {"attention_bias": True}, r"'attention_bias' = True"),
-    "floats of 8 bits": ("deepseek3", {"quantization_config": {"quant_method": "fp8"}}, r"'quantization_config' = \{"),
+    "integers": ("deepseek3", {"quantization_config": {"quant_method": "gptq"}}, r"'quantization_config' = \{"),
 }
 
 
