@@ -113,8 +113,8 @@ class ModelConfig:
     latent: Latent | None = None
     routing: Routing = field(default=BY_SOFTMAX, repr=False)
     dense_layers: int = field(default=0, repr=False)
-    delta: Delta | None = None
-    predicts: bool = False
+    delta: Delta | None = field(default=None, repr=False)
+    predicts: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         check_kv_dtype(self.kv_dtype, self.head_dim, one=self.latent is not None)

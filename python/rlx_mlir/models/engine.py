@@ -412,7 +412,7 @@ class Engine:
             try:
                 self._check(request)
                 piece = task.take(task.chooser.choose(self._logits[row, 0, : self.model.texts]))
-                if piece:
+                if piece or task.has_aside:
                     request.say(piece)
             except Exception as error:
                 ended.append((request, "error", error))

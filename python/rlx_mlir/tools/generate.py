@@ -105,6 +105,7 @@ def _found(model: Model, generation: Generation, choosing: Choosing, stats: bool
     """What was generated, as JSON can write it."""
     found: dict[str, Any] = {
         "text": generation.text,
+        **({"reasoning": generation.reasoning} if generation.reasoning else {}),
         "ids": generation.ids,
         "prompt_tokens": len(generation.prompt_ids),
         "finish_reason": generation.finish_reason,
