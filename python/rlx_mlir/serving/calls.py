@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions that a model may call: how it is told of them, the grammar of its calls, and calls in its text.
 
-Three forms are known, by what a chat template writes: ``<tool_call>{"name": …, "arguments": {…}}</tool_call>``, which is
-Hermes'; Llama 3's, a text that is ``{"name": …, "parameters": {…}}``; and channels (`rlx_mlir.models.channels`).
+Three forms are known, by what a chat template writes: Hermes', ``<tool_call>{"name": …, "arguments": …}</tool_call>``;
+Llama 3's, a text that is ``{"name": …, "parameters": {…}}``; and channels (`rlx_mlir.models.channels`).
 Templates that know none get Hermes' form by a message of the system.
 
 Grammars are llguidance's Lark. Arguments follow the function's JSON schema whether the model was asked to call or does
