@@ -11,9 +11,9 @@ All modules read and update caches of keys and values, and share every parameter
 | `extend`  | tokens [1, 8], pos [1], k_i, v_i                    | logits [1, 8, vocab], updated k_i, v_i       |
 
 Where layers have states in place of keys and values (`delta`), all read these, too, and update them; `extend` gives
-trails instead, and there is `settle`: count [1], states, trails -> updated states. Of models with a layer that predicts
-further ahead, `prefill`, `decode` and `extend` give `hidden` [1, tokens, hidden], too, and there is `predict`, see
-`prediction`.
+trails instead, and there is `settle`: states, trails [1, seq, …] -> updated states. Of models with a layer that
+predicts further ahead, all but `batch` give `hidden` [1, tokens, hidden], too, and there are `predict`, see
+`prediction`, and `few`, which is `extend` of 4 tokens: so many come of it at once.
 
 Numbers of the first three are i32; ``pos`` are the positions of the first tokens, ``rows`` says which tokens of the
 call get logits. The caches of layer i are [batch, context, a row of the configuration's ``kv_dtype``], see
@@ -61,20 +61,28 @@ PROGRAMS = ("prefill", "decode")
 EXTENDED = 8
 """Tokens of a sequence that `extend` processes at once."""
 
+FEW = 4
+"""Those that `few` does: more than half of the time is that of rows."""
+
 SHAPES: Mapping[str, tuple[int | str, int | str]] = {
     "prefill": (1, "seq"),
     "decode": (1, 1),
     "batch": ("batch", 1),
     "extend": (1, EXTENDED),
-    "settle": (1, EXTENDED),
+    "few": (1, FEW),
+    "settle": (1, "seq"),
     "predict": (1, "seq"),
 }
 """Sequences, and tokens of each, that a module processes at once."""
 
 
+TENTATIVE = ("extend", "few")
+"""Modules after which tokens may be taken back: they leave states as they are."""
+
+
 def modules_of(config: ModelConfig) -> tuple[str, ...]:
     """The modules that a model has, of `SHAPES`."""
-    lacks = {"settle": config.delta is None, "predict": not config.predicts}
+    lacks = {"few": not config.predicts, "settle": config.delta is None, "predict": not config.predicts}
     return tuple(name for name in SHAPES if not lacks.get(name))
 
 
@@ -155,7 +163,7 @@ def build(
         layer = Layer(graph, config, number, params, cos, sin, pos, adapters)
         if config.is_recurrent(number):
             x, trail, left = layer.recurrent(x, Past.of(states, number))
-            outputs |= {f"trail_{number}": trail} if program == "extend" else left.named(number)
+            outputs |= {f"trail_{number}": trail} if program in TENTATIVE else left.named(number)
             continue
         own = [name for name in caches if name.endswith(f"_{number}")]
         x, updated = layer.cached(x, [caches[name] for name in own])
@@ -172,7 +180,7 @@ def build(
         token, place, chosen = graph.sample(values, ids, controls, draws, chosen, pos, name="output")
         outputs |= {"token": token, "next": place, "chosen": chosen}
         caches["chosen"] = inputs["chosen"]
-    tied = caches if program == "extend" else {**caches, **states}
+    tied = caches if program in TENTATIVE else {**caches, **states}
     graph.set_outputs({"logits": logits, **outputs}, tied=tied)
     return graph
 
@@ -183,16 +191,16 @@ def _state_inputs(graph: GraphModule, config: ModelConfig, batch: int | str) -> 
 
 
 def _built_settling(graph: GraphModule, config: ModelConfig) -> GraphModule:
-    """The states behind so many tokens of those that `extend` gave trails of."""
+    """The states behind tokens that there are trails of."""
     assert config.delta is not None
-    count, states = graph.input("count", [1], "i32"), _state_inputs(graph, config, 1)
-    trails = {name: graph.input(name, [1, EXTENDED, config.delta.trail]) for name in config.delta.trails()}
+    states = _state_inputs(graph, config, 1)
+    trails = {name: graph.input(name, [1, "seq", config.delta.trail]) for name in config.delta.trails()}
     taps = [f"blk.{number}.ssm_conv1d.weight" for number in config.delta.layers]
     params = weight_params(graph, config, taps)
     outputs: dict[str, Value] = {}
     for number in config.delta.layers:
         rule = DeltaRule(graph, config, number, params)
-        outputs |= rule.settled(trails[f"trail_{number}"], count, Past.of(states, number)).named(number)
+        outputs |= rule.settled(trails[f"trail_{number}"], Past.of(states, number)).named(number)
     graph.set_outputs(outputs, tied=states)
     return graph
 
@@ -248,6 +256,6 @@ def _check_program(config: ModelConfig, program: str) -> None:
 
 
 __all__ = [
-    *("EXTENDED", "PROGRAMS", "SHAPES"),
+    *("EXTENDED", "FEW", "PROGRAMS", "SHAPES", "TENTATIVE"),
     *("build", "cache_names", "describe", "described", "modules_of", "parameters"),
 ]

@@ -18,8 +18,8 @@ and gives (norm(o) silu(x Wz)) Wo. What the next token needs is M, and the last 
 the same bits however calls are cut.
 
 States don't go back. Several tokens that may be refused are processed without changing them, and what the states
-depend on is kept as a trail, `trail_<layer>` [1, 8, channels + 2 Hv]: m, g and b of each token. When it's known how
-many tokens stay, `settle` takes so many steps.
+depend on is kept as a trail, `trail_<layer>` [1, tokens, channels + 2 Hv]: m, g and b of each token. When it's known
+how many tokens stay, `settle` takes so many steps.
 """
 
 from __future__ import annotations

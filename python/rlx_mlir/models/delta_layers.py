@@ -74,21 +74,16 @@ class DeltaRule:
         left = None if past is None else Past(self._last_rows(mixed, past), memory)
         return product(rows, "ssm_out"), trail, left
 
-    def settled(self, trail: Value, count: Value, past: Past) -> Past:
-        """The states behind the first ``count`` tokens, i32 [1], of those of a trail [1, S, trail], S a number."""
+    def settled(self, trail: Value, past: Past) -> Past:
+        """The states behind the tokens of a trail, [1, S, trail]."""
         graph, delta, name = self.graph, self._delta, "settle"
         mixed = graph.narrow(trail, 2, 0, delta.channels, name=name)
-        # A step without decay and correction leaves each element of the memory as it is.
-        length = trail.shape[1]
-        taken = graph.lt(graph.iota([1, length, 1], 1, "i32", name=name), count, name=name)
         decay, beta = (
-            graph.where(taken, graph.narrow(trail, 2, start, delta.values, name=name), 0.0, name=name)
+            graph.narrow(trail, 2, start, delta.values, name=name)
             for start in (delta.channels, delta.channels + delta.values)
         )
         _, memory = self._steps(mixed, decay, beta, past)
-        rows = graph.concat([past.conv, mixed], axis=1, name=name)
-        places = graph.add(graph.iota([delta.taps - 1], 0, "i32", name=name), count, name=name)
-        return Past(graph.gather(rows, places, axis=1, name=name), memory)
+        return Past(self._last_rows(mixed, past), memory)
 
     @property
     def _delta(self) -> Delta:

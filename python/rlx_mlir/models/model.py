@@ -308,12 +308,12 @@ class Model(Core):
         elif draft == "mtp" and not self.config.predicts:
             raise InputError("'draft' is 'mtp', but the model has no layer that predicts further tokens")
         # Compiled here, so that it isn't among what decoding takes.
-        needed = [("extend", self), *([("extend", draft)] if isinstance(draft, Model) else [])]
-        needed += [("settle", self)] if self.config.delta is not None else []
-        needed += [("predict", self)] if draft == "mtp" else []
-        for name, model in needed:
-            model.programs.get(name)
+        unused = ("batch", "extend") if draft == "mtp" else ("batch", "predict")
+        for name in decoder.modules_of(self.config):
+            if name not in unused:
+                self.programs.get(name)
         if isinstance(draft, Model):
+            draft.programs.get("extend")
             return DraftModel(draft)
         return Prediction(self) if draft == "mtp" else Lookup()
 

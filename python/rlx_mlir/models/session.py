@@ -279,9 +279,11 @@ class Session:
         self.need_host("extend")
         if self.states:
             self.model.programs.get("settle")  # compiled before anything is processed
-        out, size, at = np.empty((len(ids), self.model.config.vocab), np.float32), decoder.EXTENDED, 0
+        out, at = np.empty((len(ids), self.model.config.vocab), np.float32), 0
         while at < len(ids):
-            part = ids[at : at + size]
+            part = ids[at : at + decoder.EXTENDED]
+            is_few = self.model.config.predicts and len(part) <= decoder.FEW
+            program, size = ("few", decoder.FEW) if is_few else ("extend", decoder.EXTENDED)
             if len(part) == 1 or self.room < size:  # the module writes as many rows
                 out[at] = self.decode(part[0])
                 at += 1
@@ -291,7 +293,7 @@ class Session:
             self._settle()
             self._pos[...] = len(self._tokens)
             inputs = {"tokens": tokens, "pos": self._pos, **self.caches, **self.states.arrays}
-            extend = self.model.programs.get("extend")
+            extend = self.model.programs.get(program)
             with self.model.turn:
                 found = extend.run(inputs, outputs={"logits": logits}, donate=self.caches.keys())
             self.states.hold(len(self._tokens), {name: found[name] for name in self.model.trails})

@@ -18,7 +18,7 @@ class States:
     """What a sequence knows of its tokens so far, but for keys and values.
 
     States don't go back by themselves. Behind tokens that `extend` processed they are still those before them, and the
-    trails of these tokens are held until `settle` says how many stay. A mark is a copy that can be gone back to.
+    trails of these tokens are held until `settle` is told how many stay. A mark is a copy that can be gone back to.
 
     Attributes:
         arrays: by name, [1, …] f32, to be read and updated in place by modules.
@@ -64,7 +64,7 @@ class States:
         steps, self.begin = count - self.begin, None
         if not steps:
             return
-        inputs: dict[str, Any] = {"count": np.array([steps], np.int32), **self._trails, **self.arrays}
+        inputs: dict[str, Any] = {**{name: rows[:, :steps] for name, rows in self._trails.items()}, **self.arrays}
         settle = self._model.programs.get("settle")
         with self._model.turn:
             settle.run(inputs, donate=self.arrays.keys())
