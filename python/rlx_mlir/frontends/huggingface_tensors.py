@@ -72,7 +72,7 @@ class FolderTensors:
         self._experts: dict[str, dict[int, Entry]] = {}
         self._blocks: dict[tuple[str, str], dict[str, Entry]] = {}
         self._float8: dict[str, tuple[Entry, Entry]] = {}
-        unknown, types = [], []
+        unknown, types = list[str](), list[str]()
         for part, info in self._unpacked(self._own(files), types):
             packed = config.family.mixed_experts and info.name.endswith(("_blocks", "_scales"))
             if info.type not in (_STORED if packed else _DTYPES):
