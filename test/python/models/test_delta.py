@@ -405,7 +405,9 @@ def test_drafts_that_can_not_be(model: Model, tiny_llama: Path) -> None:
 
 
 def test_gpus_are_refused(path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"m\.gguf': models whose layers have states, or predict .*, run on CPUs alone"):
+    with pytest.raises(
+        UnsupportedError, match=r"m\.gguf': models whose layers have states, or predict .*, run on CPUs alone"
+    ):
         load_model(path, target="cuda")
 
 
