@@ -3,11 +3,12 @@
 
     python benchmarks/speculation.py --rounds 5
     python benchmarks/speculation.py --model gemma3 --draft smollm2
+    python benchmarks/speculation.py --model qwen3.5-0.8b.gguf --draft mtp
 
 The texts: `copy` asks for a passage word by word, `edit` for a list of functions with one name changed, `open` for a
 story. Lookup proposes what followed the same tokens before; a draft model, which needs the same vocabulary, what it
-would choose. The texts are the same with and without, which is checked. `accepted` is the share of proposed tokens that
-were chosen.
+would choose; `mtp` is the model's own layer that predicts further tokens, where it has one. The texts are the same with
+and without, which is checked. `accepted` is the share of proposed tokens that were chosen.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def main() -> None:
     """Measures and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--draft", help="a model that proposes tokens, beside lookup")
+    parser.add_argument("--draft", help="a model that proposes tokens, beside lookup, or mtp")
     parser.add_argument("--activations", default="auto")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--threads", type=int, default=None)
@@ -66,7 +67,9 @@ def main() -> None:
     options = parser.parse_args()
     model = rlx.load_model(options.model, activations=options.activations, threads=options.threads)
     drafts: dict[str, str | rlx.Model | None] = {"none": None, "lookup": "lookup"}
-    if options.draft:
+    if options.draft == "mtp":
+        drafts["mtp"] = "mtp"
+    elif options.draft:
         drafts[options.draft] = rlx.load_model(options.draft, threads=options.threads)
     rows: list[dict[str, object]] = []
     for name, prompt in PROMPTS.items():

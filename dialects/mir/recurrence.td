@@ -33,7 +33,9 @@ def MIR_GatedDeltaNetOp : MIR_InferredOp<"gated_delta_net", [
 
     `chunk` says how generic code computes, never what: `chunk` steps at a time by matrix
     products, where none of their decays is above one (g <= 0), and step by step where one
-    is or is NaN. Kernel templates choose their own blocks. Absent: step by step.
+    is or is NaN. Kernel templates choose their own blocks, but where `chunk` is 1: then
+    they go step by step, too, and a step has the same bits wherever a sequence is cut.
+    Absent: step by step.
 
     - (C1) `q` has four dimensions.
     - (C2) `g` and `beta` are [B, S, H], of the element type of `q`.

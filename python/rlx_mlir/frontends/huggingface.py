@@ -25,7 +25,7 @@ from ..errors import InputError, SafetensorsError, TokenizerError
 from ..files import is_there, open_regular, read_bytes, read_text
 from .documents import Document, read_object
 from .huggingface_config import CONFIG, FolderConfig, read_config
-from .huggingface_tensors import Bytes, FolderTensors
+from .huggingface_tensors import Bytes, FolderTensors, has_prediction
 from .huggingface_vocabulary import HUGGINGFACE, SETTINGS_KEY, TOKENIZER_KEY, special_id, tokens_of
 from .model_file import ModelFile, ModelMetadata, TensorInfo
 from .safetensors import SafetensorsFile, open_weights
@@ -119,6 +119,8 @@ class HuggingFaceFolder(ModelFile):
         self.config: FolderConfig = read_config(folder)
         self._content = read_bytes(folder / CONFIG)
         self._files = open_weights(folder, "a language model").files
+        if self.config.predicts and not has_prediction(self._files):
+            self.config = self.config.without_prediction()
         self._maps: list[mmap.mmap] = []
         self.statuses: dict[str, os.stat_result] = {}
         self._data = [self._mapped(file) for file in self._files]

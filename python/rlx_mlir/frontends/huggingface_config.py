@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ import numpy.typing as npt
 from ..errors import UnsupportedError, nearest, shortened
 from .documents import Document
 from .huggingface_families import FAMILIES, NUMBERS, REFUSED, Family
+from .huggingface_float8 import METHODS, Float8
 
 CONFIG = "config.json"
 Floats = npt.NDArray[np.float32]
@@ -41,6 +42,7 @@ class FolderConfig:
         tied: the embedding table is the output matrix too.
         document: the file.
         ahead: layers behind the last one, which aren't read: `Family.ahead`.
+        float8: how matrices are packed that are floats of 8 bits; None where there are none.
     """
 
     family: Family
@@ -49,6 +51,20 @@ class FolderConfig:
     tied: bool
     document: Document
     ahead: int = 0
+    float8: Float8 | None = None
+
+    @property
+    def predicts(self) -> bool:
+        """Whether there is a layer that predicts further ahead, which is read."""
+        return bool(self.metadata.get(f"{self.family.architecture}.nextn_predict_layers"))
+
+    def without_prediction(self) -> FolderConfig:
+        """That of a folder which lacks the layer that predicts further ahead, as transformers saves it."""
+        prefix = f"{self.family.architecture}."
+        count, recurs = self.metadata[f"{prefix}nextn_predict_layers"], f"{prefix}attention.recurrent_layers"
+        layers = self.metadata[f"{prefix}block_count"] - count
+        own = {f"{prefix}nextn_predict_layers": 0, f"{prefix}block_count": layers}
+        return replace(self, metadata={**self.metadata, **own, recurs: self.metadata[recurs][:layers]})
 
 
 def read_config(folder: Path) -> FolderConfig:
@@ -67,9 +83,11 @@ def read_config(folder: Path) -> FolderConfig:
             + (f"; the nearest is {close}" if close else "")
         )
     found = document.refused(_refused(document, family))
+    float8 = Float8.of(document)
     if family.part:
         document = _part(document, family)
         found += document.refused(_refused(document, family))
+        float8 = float8 or Float8.of(document)
     reader = _Reader(document, family)
     word = reader.value(family.activation) or family.activations[0]
     if word not in family.activations:
@@ -82,14 +100,14 @@ def read_config(folder: Path) -> FolderConfig:
     metadata: dict[str, Any] = {"general.architecture": family.architecture}
     metadata |= {f"{family.architecture}.{key}": value for key, value in values.items()}
     ahead = reader.count(family.ahead) if family.ahead else 0
-    return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document, ahead)
+    return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document, ahead, float8)
 
 
 def _refused(document: Document, family: Family) -> dict[str, tuple[object, ...]]:
-    """What is refused of a document, which may name a method of packing that the family's tensors are read by."""
+    """What is refused of a document, which may name a method of packing that tensors are read by."""
     asked = {**REFUSED, **family.refused}
     packing = document.content.get("quantization_config")
-    if isinstance(packing, dict) and packing.get("quant_method") in family.packed:
+    if isinstance(packing, dict) and packing.get("quant_method") in (*family.packed, *METHODS):
         del asked["quantization_config"]
     return asked
 
@@ -162,6 +180,8 @@ class _Reader:
         values |= {"attention.key_length": size, "attention.value_length": size}
         if self.family.latent:
             values |= self._latents()
+        if self.family.delta:
+            values |= self._deltas(values["block_count"])
         if "query_pre_attn_scalar" in self.family.defaults:
             scalar = self.number("query_pre_attn_scalar")
             if not scalar > 0:
@@ -195,6 +215,48 @@ class _Reader:
             values |= {"expert_group_count": 1, "expert_group_used_count": 1}
         return values
 
+    def _deltas(self, layers: int) -> dict[str, Any]:
+        """The layers with a gated delta rule, their sizes, and the layer that predicts further ahead."""
+        words = ("key_head_dim", "value_head_dim", "num_key_heads", "num_value_heads", "conv_kernel_dim")
+        size, other, keys, values, taps = (
+            self.document.integer(f"linear_{word}", default=self._default(f"linear_{word}")) for word in words
+        )
+        if size != other:
+            raise UnsupportedError(
+                f"{self.document.path}: heads of 'linear_key_head_dim' and 'linear_value_head_dim' must be equally "
+                f"wide, but have {size} and {other}"
+            )
+        ahead = self.count("mtp_num_hidden_layers")
+        found: dict[str, Any] = {
+            "block_count": layers + ahead,
+            "nextn_predict_layers": ahead,
+            "attention.recurrent_layers": np.concatenate([self._recurrent(layers), np.zeros(ahead, np.bool_)]),
+            "ssm.conv_kernel": taps,
+            "ssm.state_size": size,
+            "ssm.group_count": keys,
+            "ssm.time_step_rank": values,
+            "ssm.inner_size": values * size,
+        }
+        sections = self._rope_parameters()[1].get("mrope_section")
+        if isinstance(sections, list) and len(sections) == 3 and all(type(each) is int for each in sections):
+            found["rope.dimension_sections"] = np.array([*sections, 0], np.int32)
+        return found
+
+    def _recurrent(self, layers: int) -> npt.NDArray[np.bool_]:
+        """Which layers have a gated delta rule."""
+        if self.document.content.get("layer_types") is None:
+            interval = self.document.integer("full_attention_interval", default=4)
+            return np.asarray((np.arange(layers) + 1) % interval != 0, np.bool_)
+        return self._kinds(layers, {"linear_attention": True, "full_attention": False})
+
+    def _kinds(self, layers: int, known: Mapping[str, bool]) -> npt.NDArray[np.bool_]:
+        """What `layer_types` says of each layer, of what is known."""
+        kinds = self.document.content["layer_types"]
+        fits = isinstance(kinds, list) and len(kinds) == layers
+        if not fits or not all(isinstance(kind, str) and kind in known for kind in kinds):
+            raise self.document.fail("layer_types", f"{layers} of {', '.join(known)}", kinds)
+        return np.array([known[kind] for kind in kinds], np.bool_)
+
     def windows(self) -> dict[str, Any]:
         """Which layers see a window, and how long it is."""
         layers = self.document.integer("num_hidden_layers")
@@ -208,13 +270,8 @@ class _Reader:
         return {"attention.sliding_window": size, "attention.sliding_window_pattern": self._local(layers)}
 
     def _local(self, layers: int) -> npt.NDArray[np.bool_]:
-        kinds = self.document.content.get("layer_types")
-        if kinds is not None:
-            known = {"sliding_attention": True, "full_attention": False}
-            fits = isinstance(kinds, list) and len(kinds) == layers
-            if not fits or not all(isinstance(kind, str) and kind in known for kind in kinds):
-                raise self.document.fail("layer_types", f"{layers} of {', '.join(known)}", kinds)
-            return np.array([known[kind] for kind in kinds], np.bool_)
+        if self.document.content.get("layer_types") is not None:
+            return self._kinds(layers, {"sliding_attention": True, "full_attention": False})
         numbers = np.arange(layers)
         if self.family.windows == "later":
             found = numbers >= self.document.integer("max_window_layers", 0, default=28)
@@ -246,7 +303,9 @@ class _Reader:
         )
         local, parameters = self._rope_parameters()
         theta = self._positive(parameters, "rope_theta", 10000.0)
-        part = self._positive(parameters, "partial_rotary_factor", 1.0)
+        whole = self.family.defaults.get("partial_rotary_factor", 1.0)
+        assert isinstance(whole, float)
+        part = self._positive(parameters, "partial_rotary_factor", whole)
         dims = int(head * part)
         values: dict[str, Any] = {"rope.freq_base": theta, "rope.dimension_count": dims}
         if local is not None:

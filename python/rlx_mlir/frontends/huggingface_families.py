@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from . import huggingface_delta
+
 NUMBERS: Mapping[str, str] = {
     "hidden_size": "embedding_length",
     "num_hidden_layers": "block_count",
@@ -119,6 +121,8 @@ class Family:
         latent: keys and values are made of latents: `kv_lora_rank` and its like say how wide all is, rows that rotate
             together are side by side unless `rope_interleave` is false, and a layer has all of `attn_kv_b` in one.
         ahead: the key that says how many layers behind the last one predict tokens further ahead, which aren't read.
+        delta: layers have a gated delta rule in place of attention where `layer_types` says so, or all but every so
+            many; and there may be a layer that predicts further ahead, by names of its own (`mtp_num_hidden_layers`).
         part: the entry of `config.json` that describes the language model, where that is one part of several, of which
             the others are for what isn't text, and aren't read; empty where it is the whole.
     """
@@ -140,6 +144,7 @@ class Family:
     packed: tuple[str, ...] = ()
     latent: bool = False
     ahead: str = ""
+    delta: bool = False
     part: str = ""
 
 
@@ -210,6 +215,63 @@ _DEEPSEEK2 = Family(
     latent=True,
 )
 
+_SHARED = {
+    **{f"mlp.shared_expert.{word}_proj": f"ffn_{word}_shexp" for word in ("gate", "up", "down")},
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+}
+"""A router, and the network that all tokens have."""
+
+_QWEN35 = Family(
+    "qwen3_5_text",
+    "qwen35",
+    {
+        **_LLAMA,
+        **_HEAD_NORMS,
+        **huggingface_delta.LAYER,
+        **huggingface_delta.AHEAD,
+        "post_attention_layernorm": "post_attention_norm",
+    },
+    defaults={
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "vocab_size": 248320,
+        "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32,
+        "partial_rotary_factor": 0.25,
+        "mtp_num_hidden_layers": 0,
+    },
+    refused={**_NO_BIASES, "attn_output_gate": (None, True)},
+    plus_one=True,
+    bare=huggingface_delta.BARE,
+    delta=True,
+)
+_QWEN35_EXPERTS = replace(
+    _QWEN35,
+    name="qwen3_5_moe_text",
+    architecture="qwen35moe",
+    layer={**_QWEN35.layer, **_SHARED},
+    numbers={
+        **_EXPERTS,
+        "moe_intermediate_size": "expert_feed_forward_length",
+        "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+    },
+    defaults={
+        **_QWEN35.defaults,
+        "num_key_value_heads": 2,
+        "intermediate_size": 512,  # which says nothing: all layers have experts
+        "moe_intermediate_size": 512,
+        "shared_expert_intermediate_size": 512,
+        "num_experts": 256,
+        "num_experts_per_tok": 8,
+    },
+    split_experts=True,
+)
+
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
@@ -239,12 +301,7 @@ FAMILIES: dict[str, Family] = {
         Family(
             "qwen2_moe",
             "qwen2moe",
-            {
-                **_LLAMA,
-                **{f"mlp.shared_expert.{word}_proj": f"ffn_{word}_shexp" for word in ("gate", "up", "down")},
-                "mlp.gate": "ffn_gate_inp",
-                "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-            },
+            {**_LLAMA, **_SHARED},
             numbers={
                 **_EXPERTS,
                 **_NORMALISED,
@@ -385,6 +442,9 @@ FAMILIES: dict[str, Family] = {
             mixed_experts=True,
             packed=("mxfp4",),
         ),
+        *(replace(own, name=own.name.removesuffix("_text"), part="text_config") for own in (_QWEN35, _QWEN35_EXPERTS)),
+        _QWEN35,
+        _QWEN35_EXPERTS,
         _DEEPSEEK2,
         replace(
             _DEEPSEEK2,

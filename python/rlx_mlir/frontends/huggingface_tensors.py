@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,11 +17,15 @@ from ..errors import ModelFileError, UnsupportedError
 from ..formats import get_format
 from . import safetensors
 from .huggingface_config import FolderConfig
+from .huggingface_delta import DeltaOrder
 from .huggingface_families import OUTSIDE
+from .huggingface_float8 import DTYPE, FLOAT8, is_of_inputs, scale_of
 from .model_file import TensorInfo
 from .safetensors import SafetensorsFile
 
 Bytes = npt.NDArray[np.uint8]
+Entry = tuple[int, safetensors.TensorInfo]
+"""The number of a file, and a tensor in it."""
 
 _DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 _STORED = {**_DTYPES, "u8": np.dtype(np.uint8)}
@@ -30,7 +34,9 @@ _LISTED = 8  # names that an error spells out
 #: What stands before the names of a language model that is a part of a model: what replaces it, of either form.
 _PREFIXES = (("language_model.model.", "model."), ("model.language_model.", "model."), ("language_model.", ""))
 #: Other parts, in whose tensors a text has no share.
-_OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\..+")
+_OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector|visual)\..+")
+#: The layer that predicts further ahead, and what is around it.
+_AHEAD = re.compile(r"mtp\.(?:layers\.0\.)?(.+)")
 _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
 _EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight")
 #: Of experts whose gates and ups take turns: matrices, biases, and blocks of MXFP4 with their scales.
@@ -62,22 +68,17 @@ class FolderTensors:
         self.made: dict[str, Callable[[], np.ndarray]] = {}
         self._path, self._config, self._data = path, config, data
         self._layers: int = config.metadata[f"{config.family.architecture}.block_count"]
-        self._experts: dict[str, dict[int, tuple[int, safetensors.TensorInfo]]] = {}
-        self._blocks: dict[tuple[str, str], dict[str, tuple[int, safetensors.TensorInfo]]] = {}
-        unknown, types = [], []
-        for part, file in enumerate(files):
-            for info in file.tensors.values():
-                if config.family.part:
-                    if _OTHERS.fullmatch(info.name):
-                        continue
-                    info = _renamed(info)
-                if _BUFFER.fullmatch(info.name):
-                    continue
-                packed = config.family.mixed_experts and info.name.endswith(("_blocks", "_scales"))
-                if info.type not in (_STORED if packed else _DTYPES):
-                    types.append(f"'{info.name}' is {info.type}")
-                elif not self._take(part, info):
-                    unknown.append(f"'{info.name}'")
+        self._order = DeltaOrder.of(config.metadata, config.family.architecture) if config.family.delta else None
+        self._experts: dict[str, dict[int, Entry]] = {}
+        self._blocks: dict[tuple[str, str], dict[str, Entry]] = {}
+        self._float8: dict[str, tuple[Entry, Entry]] = {}
+        unknown, types = list[str](), list[str]()
+        for part, info in self._unpacked(self._own(files), types):
+            packed = config.family.mixed_experts and info.name.endswith(("_blocks", "_scales"))
+            if info.type not in (_STORED if packed else _DTYPES):
+                types.append(f"'{info.name}' is {info.type}")
+            elif not self._take(part, info):
+                unknown.append(f"'{info.name}'")
         if types or unknown:
             self._refuse(types, unknown)
         for name, each in self._experts.items():
@@ -93,6 +94,47 @@ class FolderTensors:
                 "'tie_word_embeddings' isn't true, so there must be a tensor 'lm_head.weight', but there is none",
                 path=config.document.path,
             )
+
+    def _own(self, files: Sequence[SafetensorsFile]) -> Iterator[Entry]:
+        """The tensors of the language model, by the names that they have where that is the whole."""
+        config = self._config
+        for part, file in enumerate(files):
+            for info in file.tensors.values():
+                if config.family.part:
+                    if _OTHERS.fullmatch(info.name):
+                        continue
+                    info = _renamed(info)
+                if config.family.delta and (ahead := _AHEAD.fullmatch(info.name)) is not None:
+                    if not config.predicts:
+                        continue
+                    info = replace(info, name=f"model.layers.{self._layers - 1}.{ahead[1]}")
+                if not _BUFFER.fullmatch(info.name):
+                    yield part, info
+
+    def _unpacked(self, entries: Iterator[Entry], types: list[str]) -> Iterator[Entry]:
+        """The tensors without scales: those of floats of 8 bits, which have some, as bf16."""
+        float8 = self._config.float8
+        if float8 is None:
+            yield from entries
+            return
+        scales: dict[str, Entry] = {}
+        others: list[Entry] = []
+        for part, info in entries:
+            if (weight := scale_of(info.name)) is not None:
+                scales[weight] = part, info
+            elif not is_of_inputs(info.name):
+                others.append((part, info))
+        for part, info in others:
+            scale = scales.pop(info.name, None)
+            if info.type != FLOAT8 or scale is None or scale[1].type not in _DTYPES:
+                if scale is not None:
+                    types.append(f"'{info.name}' with scales is {info.type}, these {scale[1].type}")
+                yield part, info
+                continue
+            float8.check(info.name, info.shape, scale[1].shape)
+            self._float8[info.name] = (part, info), scale
+            yield part, replace(info, type="bf16")
+        types += [f"'{own.name}' has no matrix" for _, own in scales.values()]
 
     def _refuse(self, types: list[str], unknown: list[str]) -> None:
         parts = []
@@ -125,17 +167,28 @@ class FolderTensors:
                 return True
         if name is None:
             return False
+        if self._order is not None and layer is not None and self._take_delta(part, info, name):
+            return True
         if name.endswith(_SINGLE_ROWS) and info.shape[:1] == (1,):
             info = replace(info, shape=info.shape[1:])
-        if family.plus_one and name.endswith("norm.weight"):
-            values = self._values(part, info)
-            self._make(name, info.shape, "f32", lambda: values.astype(np.float32) + np.float32(1))
-        elif info.begin % _DTYPES[info.type].itemsize:  # a header of any length may stand before
-            self._make(name, info.shape, info.type, partial(np.array, self._values(part, info)))
+        if family.plus_one and name.endswith("norm.weight") and not name.endswith("ssm_norm.weight"):
+            self._make(name, info.shape, "f32", lambda: self._values(part, info).astype(np.float32) + np.float32(1))
+        elif info.name in self._float8 or info.begin % _DTYPES[info.type].itemsize:  # after a header of any length
+            self._make(name, info.shape, info.type, lambda: np.array(self._values(part, info)))
         else:
             size, number = info.end - info.begin, _number(info.type)
             self.tensors[name] = TensorInfo(name, info.shape, info.type, number, info.begin, size, 0, part)
         return True
+
+    def _take_delta(self, part: int, info: safetensors.TensorInfo, name: str) -> bool:
+        """Takes a tensor of a gated delta rule, where files have it otherwise."""
+        assert self._order is not None
+        made = self._order.made(
+            name.split(".", 2)[2], info.shape, info.type, lambda: self._values(part, info), self._path
+        )
+        if made is not None:
+            self._make(name, *made)
+        return made is not None
 
     def _take_heads(self, part: int, info: safetensors.TensorInfo, layer: str) -> None:
         """Takes what makes keys and values of a latent: rows for keys of each head, turned, and for values."""
@@ -150,10 +203,13 @@ class FolderTensors:
                 f"{value} of values of each of {heads} heads, but is {list(info.shape)}",
                 path=self._path,
             )
-        each = self._values(part, info).reshape(heads, plain + value, rank)
-        keys, values = each[:, :plain].swapaxes(1, 2), each[:, plain:]
-        for word, own in (("k", keys), ("v", values)):
-            self._make(f"{layer}.attn_{word}_b.weight", own.shape, info.type, partial(np.array, own))
+
+        def each() -> np.ndarray:
+            return self._values(part, info).reshape(heads, plain + value, rank)
+
+        keys, values = f"{layer}.attn_k_b.weight", f"{layer}.attn_v_b.weight"
+        self._make(keys, (heads, rank, plain), info.type, lambda: np.array(each()[:, :plain].swapaxes(1, 2)))
+        self._make(values, (heads, value, rank), info.type, lambda: np.array(each()[:, plain:]))
 
     def _take_experts(self, part: int, info: safetensors.TensorInfo, layer: str, name: str) -> bool:
         """Takes a tensor of one expert, or of all, where the family has such ones."""
@@ -168,7 +224,7 @@ class FolderTensors:
             return True
         if joined is None or len(info.shape) != 3:
             return False
-        values, (experts, rows, width) = self._values(part, info), info.shape
+        values, (experts, rows, width) = self._values(part, info), info.shape  # floats of 8 bits are of two dimensions
         if joined[1] == "down" or joined[2] == "output":
             self._make(f"{layer}.ffn_down_exps.weight", info.shape, info.type, partial(np.array, values))
             return True
@@ -201,7 +257,7 @@ class FolderTensors:
                 self._make(f"{layer}.ffn_{own}_exps.weight", rows.shape, info.type, partial(np.array, rows))
         return True
 
-    def _unpack(self, layer: str, word: str, kinds: Mapping[str, tuple[int, safetensors.TensorInfo]]) -> None:
+    def _unpack(self, layer: str, word: str, kinds: Mapping[str, Entry]) -> None:
         """Makes tensors of blocks of MXFP4 [experts, outputs, blocks, 16] and their scales."""
         shapes = {kind: list(info.shape) for kind, (_, info) in kinds.items()}
         blocks, scales = shapes.get("_blocks", []), shapes.get("_scales")
@@ -224,7 +280,7 @@ class FolderTensors:
             make = partial(_mxfp4_rows, codes[:, step], exponents[:, step])
             self._make(name, (experts, rows, count * get_format("mxfp4").block), "mxfp4", make)
 
-    def _stack(self, name: str, each: Mapping[int, tuple[int, safetensors.TensorInfo]]) -> None:
+    def _stack(self, name: str, each: Mapping[int, Entry]) -> None:
         """Makes one tensor of those of all experts."""
         infos = [each[number][1] for number in sorted(each)]
         alike = {(info.type, info.shape) for info in infos}
@@ -234,11 +290,18 @@ class FolderTensors:
                 f"{_list([f'{kind} {list(shape)}' for kind, shape in sorted(alike)])}",
                 path=self._path,
             )
-        arrays = [self._values(*each[number]) for number in sorted(each)]
-        self._make(name, (len(arrays), *infos[0].shape), infos[0].type, partial(np.stack, arrays))
+        entries = [each[number] for number in sorted(each)]
+        shape = (len(entries), *infos[0].shape)
+        self._make(name, shape, infos[0].type, lambda: np.stack([self._values(*entry) for entry in entries]))
 
     def _values(self, part: int, info: safetensors.TensorInfo) -> np.ndarray:
-        """The elements, a view of the mapped file."""
+        """The elements, a view of the mapped file; of floats of 8 bits an array of bf16."""
+        if info.name in self._float8:
+            (part, info), (scale_part, scale) = self._float8[info.name]
+            assert self._config.float8 is not None
+            weight = self._data[part][info.begin : info.end].view(DTYPE).reshape(info.shape)
+            factors = self._data[scale_part][scale.begin : scale.end].copy().view(_STORED[scale.type])
+            return self._config.float8.numbers(weight, factors.reshape(scale.shape))
         values: np.ndarray = self._data[part][info.begin : info.end].view(_STORED[info.type])
         return values.reshape(info.shape)
 
@@ -248,6 +311,11 @@ class FolderTensors:
         size = math.prod(sizes[:-1]) * get_format(type).row_bytes(sizes[-1])
         self.tensors[name] = TensorInfo(name, sizes, type, _number(type), 0, size, 0)
         self.made[name] = make
+
+
+def has_prediction(files: Iterable[SafetensorsFile]) -> bool:
+    """Whether a folder has the layer that predicts further ahead, by names that aren't those of other layers."""
+    return any(_AHEAD.fullmatch(name) for file in files for name in file.tensors)
 
 
 def _number(type: str) -> int:
@@ -288,4 +356,4 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
-__all__ = ["Bytes", "FolderTensors"]
+__all__ = ["Bytes", "FolderTensors", "has_prediction"]

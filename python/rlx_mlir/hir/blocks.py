@@ -386,6 +386,8 @@ class Blocks(Graph, Images):
         g: Value,
         beta: Value,
         state: Value | None = None,
+        *,
+        chunk: int | None = None,
         **options: Unpack[Options],
     ) -> tuple[Value, Value]:
         """Linear attention by a gated delta rule: (result [B, S, H, n], state [B, H, n, n] after the last token).
@@ -395,9 +397,11 @@ class Blocks(Graph, Images):
             g: [B, S, H], the logarithm of the decay of each step.
             beta: [B, S, H], the strength of each correction.
             state: [B, H, n, n] f32 (f64 where q is), what the call before gave; zeros without it.
+            chunk: steps that generic code takes at once; with 1, all code goes step by step, and a step has the same
+                bits wherever a sequence is cut. Where it is given, this is the primitive at once.
         """
-        if self.stage != "hir":
-            return Primitives.gated_delta_net(self, q, k, v, g, beta, state, **options)
+        if self.stage != "hir" or chunk is not None:
+            return Primitives.gated_delta_net(self, q, k, v, g, beta, state, chunk=chunk, **options)
         operands = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "state": state}
         result, state_out = self._emit("hir.gated_delta_net", operands, **options)
         return result, state_out

@@ -608,6 +608,8 @@ class Primitives(
         g: Value,
         beta: Value,
         state: Value | None = None,
+        *,
+        chunk: int | None = None,
         **options: Unpack[Options],
     ) -> tuple[Value, Value]:
         """Linear attention by a gated delta rule: (result [B, S, H, n], state [B, H, n, n] after the last token).
@@ -617,9 +619,12 @@ class Primitives(
             g: [B, S, H], the logarithm of the decay of each step.
             beta: [B, S, H], the strength of each correction.
             state: [B, H, n, n] f32 (f64 where q is), what the call before gave; zeros without it.
+            chunk: steps that generic code takes at once; with 1, all code goes step by step, and a step has the same
+                bits wherever a sequence is cut.
         """
         operands = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "state": state}
-        result, state_out = self._emit("mir.gated_delta_net", operands, **options)
+        attributes = {} if chunk is None else {"chunk": chunk}
+        result, state_out = self._emit("mir.gated_delta_net", operands, attributes, **options)
         return result, state_out
 
     def selective_scan(

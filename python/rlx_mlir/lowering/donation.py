@@ -5,7 +5,8 @@ A tie is a promise that a call which donates the argument finds the result in it
 dies at the kernel that writes the result: no later call reads it, and the kernel itself reads an element before it
 writes it, in the same place. That follows from the kernel's MIR: all of its operations are element-wise, and what they
 read of the argument goes into the result, index by index. Code of every kind keeps to that: a thread loads what one
-element of a result needs before it stores it, and loops without a template do so in the order of the operations.
+element of a result needs before it stores it, and loops without a template do so in the order of the operations. A
+gated delta rule goes from the argument to the result column by column.
 
 Outlining cuts kernels such that ties hold where the graph admits them, and moves what writes a result behind the last
 reader of its argument. Planning memory refuses the ties that are left over, each with its reason.
@@ -19,6 +20,7 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
+from rlx_mlir.dialects import mir
 from rlx_mlir.errors import CompileError, UnsupportedError
 from rlx_mlir.locations import describe_operation
 from rlx_mlir.lowering.groups import BROADCASTS, Group
@@ -133,6 +135,8 @@ def _unsafe(
         result: what is written to it.
         dims: of all values.
     """
+    if len(ops) == 1 and _carries_on(ops[0].opview, given, result):
+        return None
     needed = _slice(ops, result)
     carried: set[int] = set()  # what has elements of the memory in it
     for op in ops:
@@ -149,6 +153,17 @@ def _unsafe(
             if any(dims[value] != dims[result] for value in (*own, *op.results)) and identity(op) in needed:
                 return op, "reads one element of it for several of the result"
     return None
+
+
+def _carries_on(op: ir.AnyOp, given: Callable[[ir.Value], bool], result: ir.Value) -> bool:
+    """Whether a kernel is a recurrence whose last state is written to the memory of its first.
+
+    Code of every kind takes a column from its first state to its last before it writes that, or reads each element of
+    a column before it writes it, and columns don't depend on each other.
+    """
+    if not isinstance(op, mir.GatedDeltaNetOp) or op.state is None or result != op.state_out:
+        return False
+    return given(op.state) and not any(given(other) for other in (op.q, op.k, op.v, op.g, op.beta))
 
 
 # -- outlining --------------------------------------------------------------------------------------------------------

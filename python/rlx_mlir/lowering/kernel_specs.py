@@ -661,7 +661,8 @@ def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
     order = tuple(numbers[value] for value in given)
     types: list[Any] = [_buffer_of(value) for value in [*read, *written]]
     q, k, v, g, beta, state, result, state_out = types
-    return RecurrenceSpec(q, k, v, g, beta, state, result, state_out, order)
+    by_step = view.chunk is not None and int(python_value(view.chunk)) == 1
+    return RecurrenceSpec(q, k, v, g, beta, state, result, state_out, order, by_step)
 
 
 def read_solve(name: str, kernel: ir.AnyOp) -> SolveSpec:

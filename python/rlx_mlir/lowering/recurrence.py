@@ -16,7 +16,8 @@ CHUNK = 16
 def chunk_recurrence(module: ir.Operation, *, chunk: int) -> None:
     """Compute gated delta rules in chunks of steps, by matrix products; results agree to rounding.
 
-    Sets `chunk` of each `mir.gated_delta_net` that lacks it and may have as many steps. Kernel templates don't read it.
+    Sets `chunk` of each `mir.gated_delta_net` that lacks it and may have as many steps. Kernel templates read only
+    whether it is 1.
     """
     if chunk < 1:
         raise InputError(f"option 'chunk' expects a number of steps of at least 1, but got {chunk}")

@@ -60,7 +60,7 @@ def gated_delta_net(
     start = 0
     while start < steps:
         part = slice(start, start + (chunk or 1))
-        advance = _chunk if chunk and np.all(decay[:, part] <= 0) else _steps
+        advance = _chunk if chunk and chunk > 1 and np.all(decay[:, part] <= 0) else _steps
         own = (queries[:, part], keys[:, part], values[:, part], decay[:, part], strength[:, part])
         result[:, part], memory = advance(*own, memory)
         start += chunk or 1
@@ -137,8 +137,8 @@ def lower_gated_delta_net(op: ir.AnyOp, rewriter: Rewriter) -> None:
     if 0 in (batch, steps, heads, n):  # a slice of nothing may not start at the end
         rewriter.replace(op, empty(sizes_of(op.q), narrow_type), start)
         return
-    if op.chunk is not None:
-        rewriter.replace(op, *_Chunks(op, int(python_value(op.chunk))).run(start))
+    if op.chunk is not None and (chunk := int(python_value(op.chunk))) > 1:
+        rewriter.replace(op, *_Chunks(op, chunk).run(start))
         return
     # Made outside of the loop, so that no step allocates.
     correction, answer, decay = empty(row_sizes, wide), empty(row_sizes, wide), empty([batch, heads], wide)

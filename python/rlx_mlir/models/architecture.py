@@ -9,8 +9,8 @@ All are decoders of the same plan, and differ in what stands in it:
 What is in brackets is an architecture's choice, as are the function ``act``, how positions rotate and in which layers,
 which layers see a window of the last keys only, whether softmax has a sink, what scores, sums, rows of the table and
 logits are multiplied by, whether keys and values are products with a token or with a latent that is made of it, and
-whether the second line is one network or some of many that a router chooses. Norms divide by the root of the mean
-square.
+whether the second line is one network or some of many that a router chooses; and in some layers a state of one size
+stands in the place of attention (`delta`). Norms divide by the root of the mean square.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ class TensorRule:
         name: in the file; that of a layer follows ``blk.<number>.``.
         dims: its shape by the names of `ModelConfig.sizes`, innermost last; a matrix is [outputs, inputs].
         optional: the file may lack it.
+        dense: it is f32.
     """
 
     name: str
     dims: tuple[str, ...]
     optional: bool = False
+    dense: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ _OF_LATENTS = (
     "attention.key_length_mla",
     "rope.scaling.yarn_log_multiplier",
 )
+_PREDICTED = "nextn_predict_layers"
 _OF_ROUTING = ("expert_gating_func", "expert_group_count", "expert_weights_scale", "leading_dense_block_count")
 
 
@@ -184,6 +187,10 @@ class Architecture:
             (``attn_logit_softcapping``, ``final_logit_softcapping``); None where neither is.
         latent: keys and values are made of a latent, see `latent.Latent`.
         short_queries: queries are, too.
+        gated: a query head has a gate behind it, by whose sigmoid its result is multiplied.
+        delta: most layers have a gated delta rule in place of attention, see `delta.Delta`.
+        recurs: the rules of tensors are those of such a layer.
+        predicts: files may have a layer that predicts the token after the next one, see `prediction`.
         reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
     """
 
@@ -209,6 +216,10 @@ class Architecture:
     softcaps: tuple[float, float] | None = None
     latent: bool = False
     short_queries: bool = False
+    gated: bool = False
+    delta: bool = False
+    recurs: bool = False
+    predicts: bool = False
     reads: frozenset[str] = frozenset()
 
     @cached_property
@@ -226,6 +237,21 @@ class Architecture:
         """That of layers that have one network in place of experts."""
         return replace(self, experts=None)
 
+    @cached_property
+    def with_delta(self) -> Architecture:
+        """That of layers with a gated delta rule in place of attention."""
+        return replace(self, recurs=True)
+
+    @property
+    def prediction_tensors(self) -> tuple[TensorRule, ...]:
+        """Tensors of the layer that predicts further ahead, beside those that it has as another one."""
+        return (
+            TensorRule("nextn.enorm.weight", ("hidden",)),
+            TensorRule("nextn.hnorm.weight", ("hidden",)),
+            TensorRule("nextn.eh_proj.weight", ("hidden", "both_hidden")),
+            TensorRule("nextn.shared_head_norm.weight", ("hidden",), optional=True),
+        )
+
     @property
     def model_tensors(self) -> tuple[TensorRule, ...]:
         """Tensors outside the layers."""
@@ -240,7 +266,7 @@ class Architecture:
     def layer_tensors(self) -> tuple[TensorRule, ...]:
         """Tensors of each layer, in the order of use."""
         rules = [TensorRule("attn_norm.weight", ("hidden",))] if self.pre_norms else []
-        rules += self._of_latents if self.latent else self._of_heads
+        rules += self._of_deltas if self.recurs else self._of_latents if self.latent else self._of_heads
         if self.post_norms:
             rules.append(TensorRule("post_attention_norm.weight", ("hidden",)))
         if self.pre_norms:
@@ -254,7 +280,7 @@ class Architecture:
     def _of_heads(self) -> list[TensorRule]:
         """Tensors of attention, but for norms around it."""
         rules = []
-        qkv = {"attn_q": "q_width", "attn_k": "kv_width", "attn_v": "kv_width"}
+        qkv = {"attn_q": "gated_queries" if self.gated else "q_width", "attn_k": "kv_width", "attn_v": "kv_width"}
         rules += [TensorRule(f"{name}.weight", (width, "hidden")) for name, width in qkv.items()]
         if self.qkv_bias:
             rules += [TensorRule(f"{name}.bias", (width,)) for name, width in qkv.items()]
@@ -268,6 +294,21 @@ class Architecture:
         if self.output_bias:
             rules.append(TensorRule("attn_output.bias", ("hidden",)))
         return rules
+
+    @property
+    def _of_deltas(self) -> list[TensorRule]:
+        """Likewise, of a gated delta rule."""
+        return [
+            TensorRule("attn_qkv.weight", ("delta_channels", "hidden")),
+            TensorRule("attn_gate.weight", ("delta_values", "hidden")),
+            TensorRule("ssm_beta.weight", ("delta_heads", "hidden")),
+            TensorRule("ssm_alpha.weight", ("delta_heads", "hidden")),
+            TensorRule("ssm_dt.bias", ("delta_heads",)),
+            TensorRule("ssm_a", ("delta_heads",)),
+            TensorRule("ssm_conv1d.weight", ("delta_channels", "taps"), dense=True),
+            TensorRule("ssm_norm.weight", ("delta_size",)),
+            TensorRule("ssm_out.weight", ("hidden", "delta_values")),
+        ]
 
     @property
     def _of_latents(self) -> list[TensorRule]:
@@ -315,6 +356,8 @@ class Architecture:
             known |= {"attn_logit_softcapping", "final_logit_softcapping"}
         if self.latent:
             known |= set(_OF_LATENTS)
+        if self.predicts:
+            known.add(_PREDICTED)
         if self.possible_experts:
             known.add("expert_count")
         if self.experts:
@@ -349,6 +392,18 @@ _GRANITE = Architecture(
     rope_style="interleaved",
     rope_factors=(ROPE_FACTORS,),
     reads=frozenset({"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}),
+)
+
+_QWEN35 = Architecture(
+    "qwen35",
+    rope_style="half",
+    head_norms="head",
+    ffn_norm="post_attention_norm",
+    gated=True,
+    delta=True,
+    predicts=True,
+    # How pairs are shared out among places in pictures: of a text, all are of the position.
+    reads=frozenset({"rope.dimension_sections"}),
 )
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -441,6 +496,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         _GRANITE,
         replace(_GRANITE, name="granitemoe", experts=Experts(normalised=True)),
+        _QWEN35,
+        replace(_QWEN35, name="qwen35moe", experts=Experts(normalised=True, own_width=True, shared=True)),
     )
 }
 """Architectures that can be built, by the name in the file."""

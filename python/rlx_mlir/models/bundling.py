@@ -225,7 +225,7 @@ def _write_source(
             **compiled,
         )
 
-    codes = _compiled(tuple(decoder.SHAPES), levels, make, say)
+    codes = _compiled(decoder.modules_of(source.config), levels, make, say)
     others: dict[str, Artifact] = {}
     if source.config.read_bytes >= LEAST_BYTES:
         for level in codes:

@@ -7,6 +7,8 @@ cache is a token's keys or values, those of all heads side by side: elements, or
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +17,7 @@ import numpy as np
 from ..dtypes import DTYPES
 from ..errors import InputError
 from ..formats import decode, encode, get_format
+from .delta import Delta
 
 FLOATS = ("f32", "f16", "bf16")
 BLOCKS = ("q8_0", "q4_0")
@@ -30,8 +33,8 @@ class Cached(Protocol):
         """Of keys and values."""
 
     @property
-    def layers(self) -> int:
-        """How many pairs of caches there are."""
+    def attentive(self) -> Sequence[int]:
+        """The layers that have a pair of caches each."""
 
     @property
     def kv_width(self) -> int:
@@ -40,6 +43,10 @@ class Cached(Protocol):
     @property
     def latent(self) -> object:
         """What tells that there is one cache of a layer, whose rows are keys and values; None where there are two."""
+
+    @property
+    def delta(self) -> Delta | None:
+        """What other layers have in place of caches."""
 
 
 @dataclass(frozen=True)
@@ -125,15 +132,26 @@ def check_kv_dtype(kv_dtype: str, head_dim: int, *, one: bool = False) -> None:
             )
 
 
-def cache_types(config: Cached) -> dict[str, CacheType]:
+def cache_types(config: Cached, layers: Sequence[int] | None = None) -> dict[str, CacheType]:
     """What each cache input is, by name: ``k_0``, ``v_0``, ``k_1``, …; updated caches have these names, too.
 
-    Where keys are values, too, there are ``k_0``, ``k_1``, … alone.
+    Where keys are values, too, there are ``k_0``, ``k_1``, … alone. Of some layers, or of all that have caches.
     """
     own = {name: CacheType(kind, config.kv_width) for name, kind in zip("kv", kinds(config.kv_dtype), strict=True)}
     if config.latent is not None:
         del own["v"]
-    return {f"{name}_{layer}": type for layer in range(config.layers) for name, type in own.items()}
+    own_layers = config.attentive if layers is None else layers
+    return {f"{name}_{layer}": type for layer in own_layers for name, type in own.items()}
+
+
+def state_shapes(config: Cached) -> dict[str, tuple[int, ...]]:
+    """The shapes of what a sequence has beside caches, f32, by name: ``conv_0``, ``delta_0``, …; see `delta`."""
+    return config.delta.states() if config.delta else {}
+
+
+def state_bytes(config: Cached) -> int:
+    """Bytes of these, of one sequence."""
+    return sum(4 * math.prod(shape) for shape in state_shapes(config).values())
 
 
 def schemes(config: Cached) -> dict[str, Any]:
@@ -156,4 +174,6 @@ __all__ = [
     "check_kv_dtype",
     "kinds",
     "schemes",
+    "state_bytes",
+    "state_shapes",
 ]

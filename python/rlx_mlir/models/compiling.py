@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 from ..activations import AUTO
-from ..errors import InputError
+from ..errors import InputError, UnsupportedError
 from ..limits import in_threads
 from ..runtime.artifact import Artifact
 from . import decoder
@@ -58,6 +58,10 @@ def compiled_model(
     source = open_source(path_or_name, target=target, cache=cache, **options)
     if folder is not None:
         folder.check(source.config)
+    if target == "cuda" and (source.config.delta is not None or source.config.predicts):
+        raise UnsupportedError(
+            f"'{source.file.path}': models whose layers have states, or predict further tokens, run on CPUs alone"
+        )
     team = threads
     if threads is None and target == "cpu":  # measured before anything else takes the processor's time
         team = decode_threads(source.config.read_bytes, source.activations, cache=cache)

@@ -19,6 +19,7 @@ from ..formats import FORMATS_BY_ID
 from ..frontends.model_file import ModelFile, TensorInfo
 from .architecture import ARCHITECTURES, LONG_ROPE_FACTORS, ROPE_FACTORS, Architecture, Experts, TensorRule
 from .caches import check_kv_dtype
+from .delta import Delta
 from .latent import Latent
 from .rope import Yarn, frequencies
 from .routing import BY_SOFTMAX, OF_CHOSEN, Routing
@@ -70,6 +71,8 @@ class ModelConfig:
         latent: what keys and values are made of, where that isn't the token.
         routing: how experts are chosen.
         dense_layers: so many of the first layers have one network in place of experts.
+        delta: the layers whose past is a state of one size, and its sizes; None where there are none.
+        predicts: the layer behind the last one predicts the token after the next one, see `prediction`.
     """
 
     architecture: str
@@ -110,6 +113,8 @@ class ModelConfig:
     latent: Latent | None = None
     routing: Routing = field(default=BY_SOFTMAX, repr=False)
     dense_layers: int = field(default=0, repr=False)
+    delta: Delta | None = field(default=None, repr=False)
+    predicts: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         check_kv_dtype(self.kv_dtype, self.head_dim, one=self.latent is not None)
@@ -157,6 +162,9 @@ class ModelConfig:
             "shared_ffn": self.shared_ffn,
             "vocab": self.vocab,
             "rope_pairs": self.rope_dims // 2,
+            "gated_queries": 2 * self.heads * self.head_dim,
+            "both_hidden": 2 * self.hidden,
+            **(self.delta.sizes() if self.delta else {}),
             **(self.latent.sizes(self.heads) if self.latent else {}),
         }
 
@@ -179,8 +187,17 @@ class ModelConfig:
         return self.latent.rotated if self.latent else self.head_dim
 
     def has_experts(self, layer: int) -> bool:
-        """Whether a layer's feed-forward networks are experts."""
+        """Whether a layer's feed-forward networks are experts; that behind the last one predicts further ahead."""
         return self.experts > 0 and layer >= self.dense_layers
+
+    def is_recurrent(self, layer: int) -> bool:
+        """Whether a layer's past is a state of one size."""
+        return self.delta is not None and layer in self.delta.layers
+
+    @property
+    def attentive(self) -> tuple[int, ...]:
+        """The layers whose past is keys and values of each token."""
+        return tuple(layer for layer in range(self.layers) if not self.is_recurrent(layer))
 
     def is_local(self, layer: int) -> bool:
         """Whether a layer sees a window of keys only."""
@@ -203,7 +220,7 @@ class ModelConfig:
         plan = self.plan
         choices: list[object] = [plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms, plan.sinks]
         choices += [self.local, self.unrotated, self.experts, self.attention_softcap, self.residual_scale != 1.0]
-        choices += [self.rope_style == "half" and self.rope_dims < self.head_dim, self.latent]
+        choices += [self.rope_style == "half" and self.rope_dims < self.head_dim, self.latent, plan.gated]
         return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
 
     @property
@@ -356,7 +373,8 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, Any]:
             "attention.layer_norm_rms_epsilon",
         )
     )
-    layers = keys.integer("block_count", 0)
+    predicted = _predicted(keys) if architecture.predicts else 0
+    layers = keys.integer("block_count", 0, least=1 + predicted) - predicted
     if layers > len(file.tensors):  # every layer has tensors: a number that cannot be true isn't worth a long list
         raise keys.fail("block_count", f"at most the number of tensors, {len(file.tensors)}", layers)
     budgets.check("layers", layers, f"{_where(file)}metadata '{keys.prefix}.block_count'")
@@ -393,7 +411,40 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, Any]:
         "latent": latent,
         "routing": _routing(keys, architecture.experts),
         "dense_layers": _dense_layers(keys, layers) if architecture.experts and architecture.experts.routed else 0,
+        "delta": _delta(keys, layers) if architecture.delta else None,
+        "predicts": predicted > 0,
     }
+
+
+def _predicted(keys: _Keys) -> int:
+    """How many of the layers predict further ahead: one, or none."""
+    found = keys.integer("nextn_predict_layers", 0, least=0)
+    if found > 1:
+        raise UnsupportedError(
+            f"{_where(keys.file)}metadata '{keys.prefix}.nextn_predict_layers' must be 0 or 1, but is {found}"
+        )
+    return found
+
+
+def _delta(keys: _Keys, layers: int) -> Delta | None:
+    """The layers whose past is a state of one size; None where all have attention."""
+    names = ("group_count", "time_step_rank", "state_size", "conv_kernel", "inner_size")
+    keys.require(f"ssm.{name}" for name in names)
+    groups, values, size, taps, inner = (keys.integer(f"ssm.{name}", 0) for name in names)
+    if values % groups:
+        raise keys.fail("ssm.time_step_rank", f"a multiple of the heads of keys, {groups}", values)
+    if inner != values * size:
+        raise keys.fail("ssm.inner_size", f"{values} heads of {size} elements", inner)
+    if taps < 2:
+        raise keys.fail("ssm.conv_kernel", "at least 2", taps)
+    # Files count the layer that predicts further ahead among them, too.
+    count = keys.integer("block_count", 0)
+    recurs = keys.flags("attention.recurrent_layers", count)
+    if recurs is None:
+        interval = keys.integer("full_attention_interval", 4)
+        recurs = [(layer + 1) % interval != 0 for layer in range(layers)]
+    found = tuple(layer for layer in range(layers) if recurs[layer])
+    return Delta(groups, values, size, taps, found) if found else None
 
 
 def _latent(keys: _Keys, kv_heads: int) -> Latent:
@@ -401,9 +452,8 @@ def _latent(keys: _Keys, kv_heads: int) -> Latent:
     with `_mla`, that of the parts that stand for it in scores."""
     if keys.get("attention.key_length_mla") is None and keys.get("attention.kv_lora_rank") is not None:
         raise UnsupportedError(
-            f"{_where(keys.file)}the metadata lacks '{keys.prefix}.attention.key_length_mla': files that were written "
-            "before latents were cached have keys and values in one tensor, attn_kv_b, and aren't supported; a new "
-            "conversion of the model is"
+            f"{_where(keys.file)}the metadata lacks '{keys.prefix}.attention.key_length_mla': only files that were "
+            "written before latents were cached do, and those have keys and values in tensors attn_kv_b"
         )
     own = ("kv_lora_rank", "key_length", "value_length", "key_length_mla", "value_length_mla")
     keys.require((*(f"attention.{key}" for key in own), "rope.dimension_count"))
@@ -629,8 +679,11 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
     rules = {rule.name: rule for rule in architecture.model_tensors}
     for layer in range(config.layers):
         own = architecture if config.has_experts(layer) else architecture.without_experts
-        for rule in own.layer_tensors:
+        for rule in (own.with_delta if config.is_recurrent(layer) else own).layer_tensors:
             rules[f"blk.{layer}.{rule.name}"] = rule
+    if config.predicts:
+        for rule in (*architecture.prediction_tensors, *architecture.layer_tensors):
+            rules[f"blk.{config.layers}.{rule.name}"] = rule
     sizes = config.sizes
     tensors = {**file.tensors}
     for layer in range(config.layers if architecture.joined else 0):
@@ -646,8 +699,9 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
         expected = tuple(sizes[dim] for dim in rule.dims)
         if info.shape != expected:
             wrong.append(f"'{name}' must be {list(expected)} [{', '.join(rule.dims)}], but is {list(info.shape)}")
-        if info.type not in (WEIGHT_TYPES if len(rule.dims) > 1 else VECTOR_TYPES):
-            types.append(f"'{name}' is {info.type}")
+        allowed = {"f32"} if rule.dense else WEIGHT_TYPES if len(rule.dims) > 1 else VECTOR_TYPES
+        if info.type not in allowed:
+            types.append(f"'{name}' is {info.type}" + (", which must be f32" if rule.dense else ""))
     if missing or wrong:
         shown = missing[:_LISTED]  # names are compared for what is shown only
         named = [name + (f" (nearest: {close})" if (close := nearest(name, unknown)) else "") for name in shown]

@@ -51,8 +51,9 @@ class Core:
             computed of a token is the same bits however many are processed with it; as many as ``chunk`` on GPUs, which
             add up in another order for other numbers of tokens.
         programs: the compiled modules.
-        prefixes: keys and values of prompts that were processed, for others that begin alike; None on GPUs, where only
-            the sequence that was finished last is taken over.
+        prefixes: keys and values of prompts that were processed, for others that begin alike; None on GPUs, and where
+            layers have states in their place (`delta`): there the sequence that was finished last is taken over alone.
+        trails: names of what `extend` gives of such states.
         turn: held around a call of compiled code.
         source: what it was made of, by `load_model`; None for what came out of a bundle.
     """
@@ -87,7 +88,10 @@ class Core:
         self.texts = vocabulary_size(file, config)
         self.programs = Programs(prefill, decode, more)
         self.turn = threading.Lock()
-        self.prefixes = None if self.on_gpu else PrefixCache(context * bytes_per_token(config))
+        # Keys and values of a part of a prompt are no use where layers have a state behind it.
+        apart = self.on_gpu or config.delta is not None
+        self.prefixes = None if apart else PrefixCache(context * bytes_per_token(config))
+        self.trails = config.delta.trails() if config.delta else []
         self._identify = identify
         # Around everything below. A thread may come twice: where it collects garbage, abandoned generations end.
         self._state = threading.RLock()

@@ -10,6 +10,11 @@ All modules read and update caches of keys and values, and share every parameter
 | `batch`   | tokens [batch, 1], pos [batch], k_i, v_i            | logits [batch, 1, vocab], updated k_i, v_i   |
 | `extend`  | tokens [1, 8], pos [1], k_i, v_i                    | logits [1, 8, vocab], updated k_i, v_i       |
 
+Where layers have states in place of keys and values (`delta`), all read these, too, and update them; `extend` gives
+trails instead, and there is `settle`: states, trails [1, seq, …] -> updated states. Of models with a layer that
+predicts further ahead, all but `batch` give `hidden` [1, tokens, hidden], too, and there are `predict`, see
+`prediction`, and `few`, which is `extend` of 4 tokens: so many come of it at once.
+
 Numbers of the first three are i32; ``pos`` are the positions of the first tokens, ``rows`` says which tokens of the
 call get logits. The caches of layer i are [batch, context, a row of the configuration's ``kv_dtype``], see
 `caches`, keys after rotation. On GPUs, `decode` chooses the next token as well, see `build`.
@@ -28,20 +33,24 @@ import numpy as np
 
 from ..errors import GGUFError, InputError
 from ..frontends.model_file import ModelFile
-from .caches import cache_types
+from .caches import cache_types, state_shapes
 from .config import ModelConfig
+from .delta_layers import DeltaRule, Past
 from .layers import (
     Layer,
     adapter_params,
     embedded,
+    head_of,
     is_packed,
     logits_of,
+    normed,
     rope_names,
     rope_params,
     type_of,
     used,
     weight_params,
 )
+from .prediction import build_prediction
 
 if TYPE_CHECKING:
     from ..hir import GraphModule, Value
@@ -52,13 +61,29 @@ PROGRAMS = ("prefill", "decode")
 EXTENDED = 8
 """Tokens of a sequence that `extend` processes at once."""
 
+FEW = 4
+"""Those that `few` does: more than half of the time is that of rows."""
+
 SHAPES: Mapping[str, tuple[int | str, int | str]] = {
     "prefill": (1, "seq"),
     "decode": (1, 1),
     "batch": ("batch", 1),
     "extend": (1, EXTENDED),
+    "few": (1, FEW),
+    "settle": (1, "seq"),
+    "predict": (1, "seq"),
 }
 """Sequences, and tokens of each, that a module processes at once."""
+
+
+TENTATIVE = ("extend", "few")
+"""Modules after which tokens may be taken back: they leave states as they are."""
+
+
+def modules_of(config: ModelConfig) -> tuple[str, ...]:
+    """The modules that a model has, of `SHAPES`."""
+    lacks = {"few": not config.predicts, "settle": config.delta is None, "predict": not config.predicts}
+    return tuple(name for name in SHAPES if not lacks.get(name))
 
 
 def cache_names(config: ModelConfig) -> list[str]:
@@ -84,7 +109,7 @@ def describe(
     config: ModelConfig, program: str, candidates: int = 0, ranks: Mapping[str, int] | None = None
 ) -> dict[str, object]:
     """Everything that the module built by `build` depends on, as JSON can write it, without building anything."""
-    _check_program(program)
+    _check_program(config, program)
     return {
         "program": f"decoder.{program}",
         "chosen_among": candidates,
@@ -114,9 +139,13 @@ def build(
     """
     from ..hir import GraphModule
 
-    _check_program(program)
+    _check_program(config, program)
+    if program == "predict":
+        return build_prediction(config)
     batch, length = SHAPES[program]
     graph = GraphModule.hir(program)
+    if program == "settle":
+        return _built_settling(graph, config)
     tokens = graph.input("tokens", [batch, length], "i32")
     pos = graph.input("pos", [batch], "i32")
     rows = graph.input("rows", ["outputs"], "i32") if program == "prefill" else None
@@ -124,19 +153,26 @@ def build(
         name: graph.input(name, [batch, "context", type.width], type.element)
         for name, type in cache_types(config).items()
     }
+    states = _state_inputs(graph, config, batch)
     params, tables = weight_params(graph, config), rope_params(graph, config, "context")
     adapters = adapter_params(graph, config, ranks or {})
     x = embedded(graph, config, params, tokens)
     outputs: dict[str, Value] = {}
     for number in range(config.layers):
-        own = [name for name in caches if name.endswith(f"_{number}")]
         cos, sin = tables[config.is_local(number)]
         layer = Layer(graph, config, number, params, cos, sin, pos, adapters)
+        if config.is_recurrent(number):
+            x, trail, left = layer.recurrent(x, Past.of(states, number))
+            outputs |= {f"trail_{number}": trail} if program in TENTATIVE else left.named(number)
+            continue
+        own = [name for name in caches if name.endswith(f"_{number}")]
         x, updated = layer.cached(x, [caches[name] for name in own])
         outputs |= zip(own, updated, strict=True)
+    if config.predicts and program != "batch":  # of each token, as it is read by what predicts
+        x = outputs["hidden"] = normed(graph, config, params, x)
     if rows is not None:  # the head is the largest matrix of small models: only the rows that are asked for
         x = graph.gather(x, rows, axis=1, name="rows")
-    logits = logits_of(graph, config, params, x)
+    logits = (head_of if "hidden" in outputs else logits_of)(graph, config, params, x)
     if candidates:
         inputs = _choice_inputs(graph)
         values, ids = (graph.reshape(x, [1, candidates]) for x in graph.top_k(logits, candidates, name="output"))
@@ -144,7 +180,28 @@ def build(
         token, place, chosen = graph.sample(values, ids, controls, draws, chosen, pos, name="output")
         outputs |= {"token": token, "next": place, "chosen": chosen}
         caches["chosen"] = inputs["chosen"]
-    graph.set_outputs({"logits": logits, **outputs}, tied=caches)
+    tied = caches if program in TENTATIVE else {**caches, **states}
+    graph.set_outputs({"logits": logits, **outputs}, tied=tied)
+    return graph
+
+
+def _state_inputs(graph: GraphModule, config: ModelConfig, batch: int | str) -> dict[str, Value]:
+    """What stands in the place of caches in some layers, by name."""
+    return {name: graph.input(name, [batch, *shape], "f32") for name, shape in state_shapes(config).items()}
+
+
+def _built_settling(graph: GraphModule, config: ModelConfig) -> GraphModule:
+    """The states behind tokens that there are trails of."""
+    assert config.delta is not None
+    states = _state_inputs(graph, config, 1)
+    trails = {name: graph.input(name, [1, "seq", config.delta.trail]) for name in config.delta.trails()}
+    taps = [f"blk.{number}.ssm_conv1d.weight" for number in config.delta.layers]
+    params = weight_params(graph, config, taps)
+    outputs: dict[str, Value] = {}
+    for number in config.delta.layers:
+        rule = DeltaRule(graph, config, number, params)
+        outputs |= rule.settled(trails[f"trail_{number}"], Past.of(states, number)).named(number)
+    graph.set_outputs(outputs, tied=states)
     return graph
 
 
@@ -193,9 +250,12 @@ def parameters(
     return arrays
 
 
-def _check_program(program: str) -> None:
-    if program not in SHAPES:
-        raise InputError(f"a model's modules are {', '.join(SHAPES)}, but got {program!r}")
+def _check_program(config: ModelConfig, program: str) -> None:
+    if program not in (known := modules_of(config)):
+        raise InputError(f"the model's modules are {', '.join(known)}, but got {program!r}")
 
 
-__all__ = ["EXTENDED", "PROGRAMS", "SHAPES", "build", "cache_names", "describe", "described", "parameters"]
+__all__ = [
+    *("EXTENDED", "FEW", "PROGRAMS", "SHAPES", "TENTATIVE"),
+    *("build", "cache_names", "describe", "described", "modules_of", "parameters"),
+]

@@ -13,6 +13,7 @@ from ..frontends.gguf import GGUFFile
 from ..frontends.model_file import ModelFile, TensorInfo
 from ..models.bundled_file import BundledFile
 from ..models.config import ModelConfig
+from ..models.older_latents import OlderLatents
 from ..models.opening import open_model
 from ..models.weights import broken_tensors
 
@@ -34,13 +35,14 @@ def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = Fa
     """
     file = open_model(name_or_path)
     path = file.path
-    infos = list(file.tensors.values())
+    source = file.source if isinstance(file, OlderLatents) else file
+    infos = list(source.tensors.values())
     found: dict[str, Any] = {
         "file": str(path),
         "bytes": sum(os.stat(part).st_size for part in file.paths if part is not None),
         "files": len(file.paths),
         "format": _format(file),
-        "version": file.version if isinstance(file, GGUFFile) else None,
+        "version": source.version if isinstance(source, GGUFFile) else None,
         "name": _of_type(file, "general.name", str),
         "architecture": file.architecture,
         "parameters": sum(info.size for info in infos),
@@ -82,7 +84,7 @@ def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = Fa
 def _format(file: ModelFile) -> str:
     if isinstance(file, BundledFile):
         return "bundle"
-    return "GGUF" if isinstance(file, GGUFFile) else "Hugging Face folder"
+    return "GGUF" if isinstance(file, GGUFFile | OlderLatents) else "Hugging Face folder"
 
 
 def _of_type(file: ModelFile, key: str, kind: type) -> Any:

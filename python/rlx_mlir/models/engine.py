@@ -23,7 +23,7 @@ import numpy as np
 
 from .. import checks
 from ..errors import InputError, QueueFullError, UnsupportedError
-from .caches import bytes_per_token, cache_types
+from .caches import bytes_per_token, cache_types, state_bytes, state_shapes
 from .core import Core, Prompt
 from .generation import Generation, Options, Stats, Task, peak_rss
 from .interrupts import deferred_interrupts
@@ -153,9 +153,10 @@ class Engine:
         self.queue = checks.whole("queue", queue, 1)
         self._chunk = min(checks.whole("chunk", chunk, 1), model.chunk)
         self._token_bytes = bytes_per_token(model.config)
-        most = self.sequences * model.context * self._token_bytes
+        self._state_bytes = state_bytes(model.config)
+        most = self.sequences * (model.context * self._token_bytes + self._state_bytes)
         self.memory = most if memory is None else checks.whole("memory", memory, 1)
-        self._pool = Pool(self.sequences, model.context, cache_types(model.config))
+        self._pool = Pool(self.sequences, model.context, cache_types(model.config), state_shapes(model.config))
         self._batch = model.programs.get("batch") if self.sequences > 1 else None
         self._logits = np.empty((self.sequences, 1, model.config.vocab), np.float32)
         self._tokens = np.zeros((self.sequences, 1), np.int32)
@@ -277,8 +278,8 @@ class Engine:
     # Requests that begin and end ------------------------------------------------------------------
 
     def _bytes(self, task: Task) -> int:
-        """Keys and values that a task may need."""
-        return min(len(task.prompt) + task.max_tokens, self.model.context) * self._token_bytes
+        """Keys and values that a task may need, and states."""
+        return min(len(task.prompt) + task.max_tokens, self.model.context) * self._token_bytes + self._state_bytes
 
     def _drop_cancelled(self) -> None:
         with self._state:
@@ -367,7 +368,7 @@ class Engine:
         }
         logits = self._logits[request.row : request.row + 1]
         with self.model.turn:
-            self.model.programs.prefill.run(inputs, outputs={"logits": logits}, donate=self._pool.caches.keys())
+            self.model.programs.prefill.run(inputs, outputs={"logits": logits}, donate=self._pool.updated)
         request.position += len(part)
         if request.position < len(prompt):
             return
@@ -399,7 +400,7 @@ class Engine:
             self._calls[count] = program.bind(
                 {"tokens": self._tokens[:count], "pos": self._positions[:count], **self._pool.view(0, count)},
                 outputs={"logits": self._logits[:count]},
-                donate=self._pool.caches.keys(),
+                donate=self._pool.updated,
             )
         return self._calls[count]
 
@@ -411,7 +412,7 @@ class Engine:
             try:
                 self._check(request)
                 piece = task.take(task.chooser.choose(self._logits[row, 0, : self.model.texts]))
-                if piece:
+                if piece or task.has_aside:
                     request.say(piece)
             except Exception as error:
                 ended.append((request, "error", error))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from .. import checks
 from ..errors import InputError
+from .channels import Aside, Kind, channel_stream
 from .choosing import Chooser, Processor, TokenLogprob
 from .sampling import Sampler
 from .structured import guide_of
@@ -158,6 +159,8 @@ class Task:
         max_tokens: tokens to generate at most.
         ids: those that were chosen, but for one that ends the model's turn.
         reason: why it has ended; None before.
+        asides: parts of the answer beside its text, see `channels`; each as it came.
+        has_aside: whether some came with the last token.
     """
 
     def __init__(
@@ -170,6 +173,7 @@ class Task:
         ends: Collection[int],
         max_tokens: int,
         context: int,
+        asides: list[Aside] | None = None,
     ) -> None:
         """Starts.
 
@@ -179,7 +183,10 @@ class Task:
             stream: makes text of tokens.
             ends: tokens that end the model's turn.
             context: positions of a sequence.
+            asides: where ``stream`` notes what is beside the text.
         """
+        self.asides: list[Aside] = [] if asides is None else asides
+        self.has_aside = False
         self.prompt = list(prompt)
         self.chooser = chooser
         self.max_tokens = max_tokens
@@ -196,6 +203,12 @@ class Task:
 
     def take(self, token: int) -> str:
         """The text that is complete with one more chosen token; `reason` says whether it was the last one."""
+        before = len(self.asides)
+        piece = self._taken(token)
+        self.has_aside = len(self.asides) > before
+        return piece
+
+    def _taken(self, token: int) -> str:
         if token in self._ends:
             self.reason = "stop"
             return self._rest()
@@ -269,11 +282,13 @@ def task_of(
         prompt=prompt,
     )
     chooser.check_ids(texts)
+    channels = channel_stream(tokenizer())
     return Task(
         prompt,
         chooser,
         stops=stops,
-        stream=tokenizer().stream(),
+        stream=channels or tokenizer().stream(),
+        asides=None if channels is None else channels.asides,
         ends=frozenset() if ignore_eos else tokenizer().stop_ids,
         max_tokens=max_tokens,
         context=context,
@@ -281,7 +296,7 @@ def task_of(
 
 
 def pieces(task: Task, first: Callable[[], int], following: Callable[[], int], spent: list[float]) -> Iterator[str]:
-    """The pieces of text of a task, until it ends.
+    """The pieces of text of a task, until it ends; an empty one where something came that isn't text.
 
     Args:
         task: takes the tokens.
@@ -297,7 +312,7 @@ def pieces(task: Task, first: Callable[[], int], following: Callable[[], int], s
         piece = task.take(token)
         if len(task.ids) > 1:
             spent[1] += time.perf_counter() - begin
-        if piece:
+        if piece or task.has_aside:
             yield piece
         if task.reason is not None:
             return
@@ -356,6 +371,16 @@ class Generation(Iterator[str]):
     def text(self) -> str:
         """The text given out so far."""
         return "".join(self._texts)
+
+    @property
+    def reasoning(self) -> str:
+        """What was thought so far, of a model whose answers have channels: none of it is in `text`."""
+        return "".join(own.text for own in self.task.asides if own.kind is Kind.THOUGHT)
+
+    @property
+    def calls(self) -> list[tuple[str, str]]:
+        """Calls of functions in such answers: names, and arguments as the model wrote them, mostly JSON."""
+        return [(own.name, own.text) for own in self.task.asides if own.kind is Kind.CALL]
 
     def read(self) -> str:
         """Runs to the end and returns the whole text."""

@@ -7,13 +7,15 @@ B [outputs, rank], both f32: parameters named after the weight, `blk.0.attn_q.lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..errors import UnsupportedError
 from .architecture import LONG_ROPE_FACTORS, ROPE_FACTORS
 from .caches import schemes
 from .config import ModelConfig
+from .delta_layers import DeltaRule, Past
 from .router import route
 
 if TYPE_CHECKING:
@@ -44,6 +46,11 @@ def used(config: ModelConfig) -> list[str]:
     return [name for name in config.weights if name not in (ROPE_FACTORS, *LONG_ROPE_FACTORS)]
 
 
+def predicting(config: ModelConfig) -> list[str]:
+    """Those of the layer that predicts further ahead."""
+    return [name for name in used(config) if config.predicts and name.startswith(f"blk.{config.layers}.")]
+
+
 def type_of(config: ModelConfig, name: str) -> str:
     """The type of a parameter: that of the file for a matrix, or one for each expert, f32 for a vector."""
     info = config.weights[name]
@@ -55,8 +62,8 @@ def is_packed(config: ModelConfig, name: str) -> bool:
     return type_of(config, name) != "f32" or len(config.weights[name].shape) == 3
 
 
-def weight_params(graph: GraphModule, config: ModelConfig) -> dict[str, Value]:
-    """A parameter of the graph for each weight, by name."""
+def weight_params(graph: GraphModule, config: ModelConfig, names: Iterable[str] | None = None) -> dict[str, Value]:
+    """A parameter of the graph for each weight, by name: for some, or for all that the model's layers have."""
 
     def param(name: str) -> Value:
         info = config.weights[name]
@@ -64,7 +71,10 @@ def weight_params(graph: GraphModule, config: ModelConfig) -> dict[str, Value]:
             return graph.param(name, [info.rows, info.k], packed=type_of(config, name))
         return graph.param(name, info.shape)
 
-    return {name: param(name) for name in used(config)}
+    if names is None:
+        further = frozenset(predicting(config))
+        names = [name for name in used(config) if name not in further]
+    return {name: param(name) for name in names}
 
 
 def adapter_params(
@@ -109,9 +119,18 @@ def embedded(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value
     return graph.mul(x, config.embedding_scale, name="token_embd") if config.embedding_scale != 1.0 else x
 
 
+def normed(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], x: Value) -> Value:
+    """What logits are made of, from what the last layer gave."""
+    return graph.rms_norm(x, params["output_norm.weight"], eps=config.eps, name="output_norm")
+
+
 def logits_of(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], x: Value) -> Value:
     """Logits from what the last layer gave."""
-    x = graph.rms_norm(x, params["output_norm.weight"], eps=config.eps, name="output_norm")
+    return head_of(graph, config, params, normed(graph, config, params, x))
+
+
+def head_of(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], x: Value) -> Value:
+    """Logits from what is normed."""
     logits = product(graph, x, params[config.head_weight], name="output")
     if config.logit_scale != 1.0:
         logits = graph.mul(logits, 1.0 / config.logit_scale, name="output")
@@ -164,23 +183,50 @@ class Layer:
             return self._block(x, *caches)
         return self._built(f"blk.{self.number}", x, tuple(caches))
 
+    def recurrent(self, x: Value, past: Past) -> tuple[Value, Value, Past]:
+        """The result, the trail, and the states behind the last token; see `delta`.
+
+        Args:
+            x: [B, S, hidden].
+            past: the states before the first one.
+        """
+        with self.graph.scope(f"blk.{self.number}"):
+            added, trail, left = self._delta_rule(self._pre_norm(x, "attn_norm"), past)
+            assert left is not None
+            return self._behind(x, added), trail, left
+
     def sequence(self, x: Value) -> Value:
         """The result for whole sequences, each from its first token on; a block `layer<number>`.
 
         That name has no point, which would make all layers parts of one block: a step of training computes some of the
         outermost blocks again where memory is short.
         """
-        return self._built(f"layer{self.number}", x, ())[0]
+        if not self.config.is_recurrent(self.number):
+            return self._built(f"layer{self.number}", x, ())[0]
+        if self.seen is not None:
+            raise UnsupportedError(
+                f"layer {self.number} of '{self.config.architecture}' has one state of all tokens before, so that "
+                "examples beside each other in a row can't be told apart: give each a row of its own"
+            )
+        with self.graph.scope(f"layer{self.number}"):
+            return self._behind(x, self._delta_rule(self._pre_norm(x, "attn_norm"), None)[0])
 
     def _built(self, name: str, x: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         """The result, and the caches after it where there are some."""
         with self.graph.scope(name):
             attend = self._attend_latents if self.config.latent else self._attend
             attended, updated = attend(self._pre_norm(x, "attn_norm"), caches)
-            h = self._add(x, self._post_norm(attended, "post_attention_norm"), "attn_output")
-            n = self._pre_norm(h, self.config.plan.ffn_norm)
-            found = self._experts(n) if self.config.has_experts(self.number) else self._feed_forward(n)
-            return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down"), updated
+            return self._behind(x, attended), updated
+
+    def _behind(self, x: Value, attended: Value) -> Value:
+        """The result, of what attention or what stands in its place gives."""
+        h = self._add(x, self._post_norm(attended, "post_attention_norm"), "attn_output")
+        n = self._pre_norm(h, self.config.plan.ffn_norm)
+        found = self._experts(n) if self.config.has_experts(self.number) else self._feed_forward(n)
+        return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down")
+
+    def _delta_rule(self, n: Value, past: Past | None) -> tuple[Value, Value, Past | None]:
+        return DeltaRule(self.graph, self.config, self.number, self.params).attended(n, self._product, past)
 
     def _add(self, x: Value, added: Value, name: str) -> Value:
         scale = self.config.residual_scale
@@ -234,6 +280,7 @@ class Layer:
     def _attend(self, n: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         config, local = self.config, self.config.is_local(self.number)
         q, k, v = (self._product(n, name) for name in ("attn_q", "attn_k", "attn_v"))
+        q, gate = self._gate(q) if config.plan.gated else (q, None)
         q, k = self._rotate(q, "attn_q", config.heads), self._rotate(k, "attn_k", config.kv_heads)
         cached: dict[str, Any] = {}
         if caches:
@@ -257,7 +304,24 @@ class Layer:
             name="attention",
         )
         attended, updated = (found[0], found[1:]) if cached else (found, ())
+        if gate is not None:
+            attended = self.graph.mul(attended, self.graph.sigmoid(gate, name="attention"), name="attention")
         return self._product(attended, "attn_output"), updated
+
+    def _gate(self, made: Value) -> tuple[Value, Value]:
+        """Queries, and what their results are multiplied by the sigmoid of: in each head one behind the other."""
+        graph, config, name = self.graph, self.config, "attn_q"
+        batch, length = made.shape[:2]
+        both = graph.reshape(made, [batch, length, config.heads, 2 * config.head_dim], name=name)
+        q, gate = (
+            graph.reshape(
+                graph.narrow(both, 3, start, config.head_dim, name=name),
+                [batch, length, config.heads * config.head_dim],
+                name=name,
+            )
+            for start in (0, config.head_dim)
+        )
+        return q, gate
 
     def _attend_latents(self, n: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         """Attention of heads that share latents, see `latent`; the values of their rows are the rows."""
@@ -442,8 +506,11 @@ __all__ = [
     "adapter_names",
     "adapter_params",
     "embedded",
+    "head_of",
     "is_packed",
     "logits_of",
+    "normed",
+    "predicting",
     "product",
     "rope_names",
     "rope_params",

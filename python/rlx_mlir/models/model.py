@@ -22,7 +22,7 @@ from .engine import Engine
 from .generation import Generation, Options, pieces
 from .programs import maxima
 from .session import Floats, Session
-from .speculation import Drafter, DraftModel, Lookup, Speculation, check_vocabulary
+from .speculation import Drafter, DraftModel, Lookup, Prediction, Speculation, check_vocabulary
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,13 +41,14 @@ class Model(Core):
     _spare: Session | None = None
 
     def module(self, function: str = "prefill", stage: str = "hir") -> GraphModule:
-        """The graph of ``prefill``, ``decode``, ``batch`` or ``extend``, newly built: to read, lower, or change.
+        """The graph of a module, such as ``prefill``, ``decode``, ``batch`` or ``extend``, newly built: to read, lower,
+        or change.
 
         Args:
             function: see the table in `rlx_mlir.models.decoder`.
             stage: ``hir``, blocks; or ``mir``, primitives. `emit` gives the text of later stages.
         """
-        checks.choice("function", function, decoder.SHAPES)
+        checks.choice("function", function, decoder.modules_of(self.config))
         if not isinstance(stage, str) or stage not in ("hir", "mir"):
             raise InputError(
                 f"'stage' must be hir or mir, but is {stage!r}; Model.emit (or rlx.emit) gives the text of later stages"
@@ -64,7 +65,7 @@ class Model(Core):
         """
         from ..compiler import emit
 
-        checks.choice("function", function, decoder.SHAPES)
+        checks.choice("function", function, decoder.modules_of(self.config))
         sizes = maxima(function, context=self.context, chunk=self.chunk)
         return emit(self.module(function), stage, activations=self.activations, maxima=sizes)
 
@@ -132,8 +133,9 @@ class Model(Core):
             response_format: what the text has to be, such as ``{"type": "json_schema", "json_schema": {"schema": …}}``,
                 see `structured.guide_of`; needs the package llguidance.
             draft: what proposes tokens ahead, of which several are then checked at once: ``lookup``, what followed the
-                same tokens before in the text; or another model with the same vocabulary, smaller and faster. The text
-                is the same as without, see `speculation`.
+                same tokens before in the text; ``mtp``, the model's own layer for that, where it has one
+                (`config.predicts`); or another model with the same vocabulary, smaller and faster. The text is the same
+                as without, see `speculation`.
 
         Raises InputError for bad arguments and for ids that have no text, ContextLengthError where the prompt is longer
         than the context; both at the call, before anything is generated. Iterating raises ExecutionError where logits
@@ -221,6 +223,7 @@ class Model(Core):
         session = Session(self)
         session.need_host("restore")
         state = saved.read(checks.path("path", path), self)
+        session.states.load(state.states)
         session.load(state.tokens, state.prefilled, [state.caches], state.logits)
         return session
 
@@ -258,6 +261,8 @@ class Model(Core):
         reused = len(session)
         spent = [0.0, 0.0]
         ahead = None if drafter is None else Speculation(session, task, drafter)
+        if isinstance(drafter, Prediction):
+            drafter.listen(session)
 
         def following() -> int:
             token = task.ids[-1]
@@ -272,6 +277,7 @@ class Model(Core):
             )
             generation.finish_reason = task.reason
         finally:
+            session.heard = None
             if not sys.is_finalizing():  # at Python's end nobody reads them, and little works
                 self.give_back(session)
                 generation.stats = self.note(
@@ -292,12 +298,24 @@ class Model(Core):
             raise UnsupportedError("'draft' needs a model on the CPU, but this one is on a GPU")
         if isinstance(draft, Model):
             check_vocabulary(self.tokenizer, draft.tokenizer)
-        elif not isinstance(draft, str) or draft != "lookup":
-            raise InputError(f"'draft' is 'lookup' or a model, but got {checks.shown(draft)}")
-        for model in (self, draft):
-            if isinstance(model, Model):
-                model.programs.get("extend")  # compiled here, so that it isn't among what decoding takes
-        return DraftModel(draft) if isinstance(draft, Model) else Lookup()
+            if draft.config.delta is not None:
+                raise UnsupportedError(
+                    f"'draft' takes back what it proposed, but layers of '{draft.config.architecture}' have states "
+                    "that don't go back; it may be the model itself, with 'mtp'"
+                )
+        elif not isinstance(draft, str) or draft not in ("lookup", "mtp"):
+            raise InputError(f"'draft' is 'lookup', 'mtp' or a model, but got {checks.shown(draft)}")
+        elif draft == "mtp" and not self.config.predicts:
+            raise InputError("'draft' is 'mtp', but the model has no layer that predicts further tokens")
+        # Compiled here, so that it isn't among what decoding takes.
+        unused = ("batch", "extend") if draft == "mtp" else ("batch", "predict")
+        for name in decoder.modules_of(self.config):
+            if name not in unused:
+                self.programs.get(name)
+        if isinstance(draft, Model):
+            draft.programs.get("extend")
+            return DraftModel(draft)
+        return Prediction(self) if draft == "mtp" else Lookup()
 
     def session_for(self, ids: Sequence[int]) -> Session:
         """A session with what a prompt can take over: of the session that was finished last, or of prompts before."""

@@ -11,6 +11,7 @@ from ..frontends.model_file import ModelFile
 from .bundle import bundle_at, open_bundle
 from .bundled_file import BundledFile
 from .hub import resolve
+from .older_latents import OlderLatents, is_older
 
 
 def open_model(path_or_name: str | os.PathLike[str], *, download: bool = True, progress: bool = False) -> ModelFile:
@@ -27,7 +28,10 @@ def open_model(path_or_name: str | os.PathLike[str], *, download: bool = True, p
     if (bundle := bundle_at(path_or_name)) is not None:
         return BundledFile(open_bundle(bundle, "decoder"))
     path = resolve(path_or_name, download=download, progress=progress)
-    return HuggingFaceFolder(path) if path.is_dir() else GGUFFile(path)
+    if path.is_dir():
+        return HuggingFaceFolder(path)
+    file = GGUFFile(path)
+    return OlderLatents(file) if is_older(file) else file
 
 
 __all__ = ["open_model"]

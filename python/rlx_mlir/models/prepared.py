@@ -116,8 +116,9 @@ class PreparedWeights(Kept):
             self._file.release()  # what was read for one is given back before the next is made
 
     def bind(self, executable: Any) -> None:
-        """Gives a program the weights: those that others have prepared are shared."""
-        executable.set_params(self.params, shared=self)
+        """Gives a program the weights that it reads: those that others have prepared are shared."""
+        own = {spec.name: self.params[spec.name] for spec in executable.params}
+        executable.set_params(own, shared=self)
 
     def use(self, found: PreparedFile) -> None:
         """Takes weights from a file, which the disk begins to read."""

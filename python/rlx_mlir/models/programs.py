@@ -51,7 +51,9 @@ class Executable(Protocol):
 def maxima(program: str, *, context: int, chunk: int) -> dict[str, int]:
     """The largest size of each symbolic dimension of a module."""
     sizes = {"seq": chunk, "batch": MAX_SEQUENCES}
-    if program == "prefill":
+    if program == "settle":  # which has states alone
+        return {"seq": decoder.EXTENDED}
+    if program in ("prefill", "predict"):
         sizes["outputs"] = min(chunk, MAX_OUTPUTS)
     named = {size for size in decoder.SHAPES[program] if isinstance(size, str)} | {"context", "outputs"}
     return {name: size for name, size in {"context": context, **sizes}.items() if name in named}

@@ -5,6 +5,7 @@
 |---|---|---|
 | `tokens` | [tokens] | i32 |
 | `k_<layer>`, `v_<layer>` | [tokens, width] | the caches' |
+| `conv_<layer>`, `delta_<layer>` | [1, …], the states of layers that have such in place of keys and values | f32 |
 | `logits` | [vocab], missing where they aren't known | f32 |
 
 The header's texts are ``format`` (`rlx-session`), ``version``, ``prefilled`` (how many tokens are a prompt's), and
@@ -23,7 +24,7 @@ import numpy as np
 from ..errors import SafetensorsError
 from ..frontends.safetensors import SafetensorsFile
 from ..frontends.safetensors_writer import write_safetensors
-from .caches import cache_types
+from .caches import cache_types, state_shapes
 from .core import Core
 
 _FORMAT = "rlx-session"
@@ -37,6 +38,7 @@ class State:
     tokens: list[int]
     prefilled: int
     caches: Mapping[str, np.ndarray]
+    states: Mapping[str, np.ndarray]
     logits: np.ndarray | None
 
 
@@ -47,10 +49,11 @@ def write(
     tokens: Sequence[int],
     prefilled: int,
     caches: Mapping[str, np.ndarray],
+    states: Mapping[str, np.ndarray],
     logits: np.ndarray | None,
 ) -> None:
     """Writes a file; OSError where that fails."""
-    tensors = {"tokens": np.array(tokens, np.int32), **caches}
+    tensors = {"tokens": np.array(tokens, np.int32), **caches, **states}
     if logits is not None:
         tensors["logits"] = logits
     texts = {"format": _FORMAT, "version": _VERSION, "prefilled": str(prefilled), "identity": _identity(model)}
@@ -96,10 +99,15 @@ def read(path: str | os.PathLike[str], model: Core) -> State:
             shape = [tokens.size, type.width]
             raise fail(f"'{name}' must be {type.dtype} {shape}, but is {array.dtype} {list(array.shape)}")
         caches[name] = array
+    states = {}
+    for name, own in state_shapes(model.config).items():
+        states[name] = array = file.tensor(name)
+        if array.shape != (1, *own) or array.dtype != np.float32:
+            raise fail(f"'{name}' must be float32 {[1, *own]}, but is {array.dtype} {list(array.shape)}")
     logits = file.tensor("logits") if "logits" in file.tensors else None
     if logits is not None and (logits.shape != (model.config.vocab,) or logits.dtype != np.float32):
         raise fail(f"'logits' must be f32 [{model.config.vocab}], but are {logits.dtype} {list(logits.shape)}")
-    return State(tokens.tolist(), prefilled, caches, logits)
+    return State(tokens.tolist(), prefilled, caches, states, logits)
 
 
 def _identity(model: Core) -> str:

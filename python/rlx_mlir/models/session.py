@@ -23,6 +23,7 @@ from .generation import Generation, Options, pieces
 from .prefixes import common
 from .programs import MAX_OUTPUTS
 from .sampling import Sampler
+from .states import States
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,6 +43,9 @@ class Session:
 
     A session is for one thread at a time; sessions of a model take turns at its code, a chunk or a token each. On a GPU
     `fork`, `save` and `extend` raise UnsupportedError.
+
+    Where layers have states in place of keys and values (`delta`), `truncate` goes back to tokens of the last `extend`,
+    or to none: UnsupportedError for others.
     """
 
     def __init__(self, model: Core) -> None:
@@ -50,9 +54,12 @@ class Session:
             name: model.programs.decode.zeros((1, model.context, type.width), type.dtype)
             for name, type in cache_types(model.config).items()
         }
+        self.states = States(model)
+        self.heard: Hidden | None = None
         self._tokens: list[int] = []
         self.prefilled = 0
         self._logits = np.empty((1, 1, model.config.vocab), np.float32)
+        self._hidden = np.empty((1, 1, model.config.hidden), np.float32)
         self._has_logits = False
         self._token = np.zeros((1, 1), np.int32)
         self._pos = np.zeros(1, np.int32)
@@ -147,11 +154,15 @@ class Session:
         return Generation(self.model.task(self._tokens, **options), self._pieces)
 
     def truncate(self, count: int) -> None:
-        """Forgets all tokens but the first ``count``."""
+        """Forgets all tokens but the first ``count``.
+
+        Raises InputError where there are less; UnsupportedError where a layer's states can't go back so far.
+        """
         checks.whole("count", count)
         if count > len(self._tokens):
             raise InputError(f"'count' must be at most the {len(self._tokens)} tokens of the session, but is {count}")
         if count < len(self._tokens):
+            self._check_states(count)
             self._return_to(count, self.prefilled)
 
     def fork(self) -> Session:
@@ -160,6 +171,8 @@ class Session:
         other = Session(self.model)
         count = len(self._tokens)
         logits = self._logits[0, 0] if self._has_logits else None
+        self._settle()
+        other.states.load(self.states.arrays)
         other.load(self._tokens, self.prefilled, [self.rows(count)], logits)
         return other
 
@@ -173,12 +186,14 @@ class Session:
         self.need_host("save")
         checks.path("path", path)
         count = len(self._tokens)
+        self._settle()
         saved.write(
             path,
             self.model,
             tokens=self._tokens,
             prefilled=self.prefilled,
             caches=self.rows(count),
+            states=self.states.arrays,
             logits=self._logits[0, 0] if self._has_logits else None,
         )
 
@@ -228,6 +243,8 @@ class Session:
         most = min(self.prefilled, len(ids) - 1)
         same = common(self._tokens, ids, 0, most)
         count = same - same % self.model.reuse
+        if self.states and (count := self.states.marked(same)):
+            self.states.return_to_mark()
         self._return_to(count, count)
 
     def prefill(self, ids: Sequence[int]) -> Floats:
@@ -235,6 +252,8 @@ class Session:
         for start in range(0, len(ids), self.model.chunk):
             part = ids[start : start + self.model.chunk]
             self._prefill(part, np.array([len(part) - 1], np.int32), self._logits)
+        if self.prefilled == len(self._tokens):
+            self.states.mark(self.prefilled)
         self._has_logits = True
         logits: Floats = self._logits[0, 0]
         return logits
@@ -258,21 +277,28 @@ class Session:
     def extended(self, ids: Sequence[int]) -> Floats:
         """Logits after each of some tokens, f32 [len(ids), vocab], which aren't checked."""
         self.need_host("extend")
-        out, size, at = np.empty((len(ids), self.model.config.vocab), np.float32), decoder.EXTENDED, 0
+        if self.states:
+            self.model.programs.get("settle")  # compiled before anything is processed
+        out, at = np.empty((len(ids), self.model.config.vocab), np.float32), 0
         while at < len(ids):
-            part = ids[at : at + size]
+            part = ids[at : at + decoder.EXTENDED]
+            is_few = self.model.config.predicts and len(part) <= decoder.FEW
+            program, size = ("few", decoder.FEW) if is_few else ("extend", decoder.EXTENDED)
             if len(part) == 1 or self.room < size:  # the module writes as many rows
                 out[at] = self.decode(part[0])
                 at += 1
                 continue
             tokens = np.array([[*part, *[0] * (size - len(part))]], np.int32)
             logits = np.empty((1, size, self.model.config.vocab), np.float32)
+            self._settle()
             self._pos[...] = len(self._tokens)
-            inputs = {"tokens": tokens, "pos": self._pos, **self.caches}
-            extend = self.model.programs.get("extend")
+            inputs = {"tokens": tokens, "pos": self._pos, **self.caches, **self.states.arrays}
+            extend = self.model.programs.get(program)
             with self.model.turn:
-                extend.run(inputs, outputs={"logits": logits}, donate=self.caches.keys())
+                found = extend.run(inputs, outputs={"logits": logits}, donate=self.caches.keys())
+            self.states.hold(len(self._tokens), {name: found[name] for name in self.model.trails})
             self._tokens.extend(part)
+            self._hear(found, len(part))
             out[at : at + len(part)] = logits[0, : len(part)]
             at += len(part)
         return out
@@ -331,20 +357,22 @@ class Session:
 
     def advance(self, token: int) -> None:
         """Processes one more token."""
+        self._settle()
         if self._step is None:
-            inputs = {"tokens": self._token, "pos": self._pos, **self.caches}
-            donated = set(self.caches)
+            inputs = {"tokens": self._token, "pos": self._pos, **self.caches, **self.states.arrays}
+            donated = {*self.caches, *self.states.arrays}
             if self.model.candidates:
                 inputs |= self._choosing().inputs
                 donated.add("chosen")
-            decode = self.model.programs.decode
-            self._step = decode.bind(inputs, outputs={"logits": self._logits}, donate=donated)
+            outputs = {"logits": self._logits} | ({"hidden": self._hidden} if self.model.config.predicts else {})
+            self._step = self.model.programs.decode.bind(inputs, outputs=outputs, donate=donated)
         self._chooses = None
         self._token[...] = token
         self._pos[...] = len(self._tokens)
         with self.model.turn:
             self._step()
         self._tokens.append(token)
+        self._hear({"hidden": self._hidden}, 1)
 
     def _pieces(self, generation: Generation) -> Iterator[str]:
         """The pieces of text that `generate` gives."""
@@ -387,13 +415,36 @@ class Session:
         return self._ahead
 
     def _prefill(self, ids: Sequence[int], rows: npt.NDArray[np.int32], out: Floats) -> None:
+        self._settle()
         self._pos[...] = len(self._tokens)
         inputs: dict[str, Any] = {"tokens": np.array([ids], np.int32), "pos": self._pos, "rows": rows, **self.caches}
+        inputs |= self.states.arrays
+        donated = {*self.caches, *self.states.arrays}
         with self.model.turn:
-            self.model.programs.prefill.run(inputs, outputs={"logits": out}, donate=self.caches.keys())
+            found = self.model.programs.prefill.run(inputs, outputs={"logits": out}, donate=donated)
         if self.prefilled == len(self._tokens):
             self.prefilled += len(ids)
         self._tokens.extend(ids)
+        self._hear(found, len(ids))
+
+    def _hear(self, found: Mapping[str, Any], count: int) -> None:
+        """Notes the hidden states of the last tokens, where somebody listens."""
+        if self.heard is not None:
+            self.heard.add(found["hidden"][0, :count])
+
+    def _settle(self) -> None:
+        """Has the states be of all tokens."""
+        self.states.settle(len(self._tokens))
+
+    def _check_states(self, count: int) -> None:
+        """Raises UnsupportedError where states can't go back to the first ``count`` tokens."""
+        begin = self.states.begin
+        if self.states and count and (begin is None or count < begin):
+            raise UnsupportedError(
+                f"a session of '{self.model.config.architecture}' can't go back from {len(self._tokens)} tokens to "
+                f"{count}: layers have a state in place of keys and values, which isn't kept for each token; fork the "
+                "session before what may be taken back"
+            )
 
     def _need_logits(self) -> None:
         if not self._has_logits:
@@ -406,16 +457,22 @@ class Session:
     def _as_before(self) -> Iterator[None]:
         """Forgets the tokens that came within the block where something is raised there."""
         count, prefilled = len(self._tokens), self.prefilled
+        self._settle()
+        before = self.states.copied()
         try:
             yield
         except BaseException:
             self._return_to(count, prefilled)
+            self.states.load(before)
             raise
 
     def _return_to(self, count: int, prefilled: int) -> None:
         if count < len(self._tokens):
             self._has_logits = False
         del self._tokens[count:]
+        if self.heard is not None:
+            self.heard.keep(count)
+        self.states.keep(count)
         self.prefilled = min(prefilled, count)
         self._chooses = None
 
@@ -437,6 +494,33 @@ class Session:
                 f"'{what}' of a session needs keys and values in the host's memory, but they are "
                 "in that of a GPU: load the model with target='cpu'"
             )
+
+
+class Hidden:
+    """Hidden states of a session's tokens, as they come, for what predicts further ahead; see `prediction`.
+
+    Attributes:
+        begin: the first token whose state is there, by position.
+    """
+
+    def __init__(self, begin: int) -> None:
+        self.begin = begin
+        self._rows: list[Floats] = []
+
+    def add(self, rows: Floats) -> None:
+        """Notes the states of tokens that follow, [tokens, hidden]."""
+        self._rows.extend(rows.copy())
+
+    def keep(self, count: int) -> None:
+        """Forgets those of all tokens of the session but the first ``count``."""
+        del self._rows[max(count - self.begin, 0) :]
+        self.begin = min(self.begin, count)
+
+    def taken(self) -> Floats:
+        """Gives those that are there out, [tokens, hidden], and goes on behind them."""
+        rows, self._rows = self._rows, []
+        self.begin += len(rows)
+        return np.stack(rows)
 
 
 def copy_rows(
@@ -482,4 +566,4 @@ def not_finite(caches: Mapping[str, np.ndarray], size: int, types: Mapping[str, 
     )
 
 
-__all__ = ["Floats", "Session", "copy_rows", "not_finite"]
+__all__ = ["Floats", "Hidden", "Session", "copy_rows", "not_finite"]

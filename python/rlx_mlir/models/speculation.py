@@ -5,8 +5,9 @@ chosen itself are kept.
 Tokens are chosen from the model's own logits, in order, by the generation's own chooser; a proposed token is accepted
 where it is what was chosen, and the first one that isn't ends a round. So the text is the one without speculation,
 token for token, for greedy choices and for drawn ones with the same seed, and drawn tokens have the exact distribution:
-`extend` gives logits the bits that `decode` gives. A draft model draws with the random numbers that the chooser will
-take, from distributions that are alike: it mostly proposes what will be chosen.
+`extend` gives logits the bits that `decode` gives. A draft model, and the layer of a model that predicts further ahead,
+draw with the random numbers that the chooser will take, from distributions that are alike: they mostly propose what
+will be chosen.
 
 This differs from the acceptance of Leviathan et al. ("Fast Inference from Transformers via Speculative Decoding", 2023)
 in that the draft's probabilities don't matter, only its tokens do.
@@ -14,21 +15,28 @@ in that the draft's probabilities don't matter, only its tokens do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from ..errors import InputError
 from . import decoder
+from .caches import cache_types
 from .choosing import Chooser
 from .core import Core
 from .generation import Task
-from .session import Floats, Session
+from .prediction import CACHES
+from .session import Floats, Hidden, Session
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
 
 DRAFTED = decoder.EXTENDED - 1
 """Tokens that are proposed at once, at most: they are processed beside the one before them."""
+
+PREDICTED = 3
+"""Tokens that the model's own layer for that proposes at once, at most: each is made of the one before."""
 
 _LONGEST, _SHORTEST = 4, 2
 """Tokens that a lookup has to find again."""
@@ -83,6 +91,61 @@ class DraftModel:
             if left > 1:
                 logits = session.choosable(session.decode(found[-1]))
         return found
+
+
+class Prediction:
+    """Proposes what the model's own layer for that predicts, see `prediction`; what that gives is predicted from, too.
+
+    It knows of the tokens that were processed since it began to listen: where a prompt's first ones were taken over
+    from another one, it proposes without them.
+    """
+
+    def __init__(self, model: Core) -> None:
+        self._model = model
+        kinds = cache_types(model.config, [model.config.layers]).values()
+        shapes = [(1, model.context, kind.width) for kind in kinds]
+        self._caches = {
+            name: model.programs.decode.zeros(shape, kind.dtype)
+            for name, shape, kind in zip(CACHES, shapes, kinds, strict=True)
+        }
+        self._heard = Hidden(0)
+        self._begin = 0
+
+    def listen(self, session: Session) -> None:
+        """Begins with the tokens that the session processes from now on."""
+        self._begin = len(session)
+        self._heard = session.heard = Hidden(self._begin)
+
+    def draft(self, ids: Sequence[int], chooser: Chooser, count: int) -> list[int]:
+        """See `Drafter`."""
+        found, chooser = list[int](), chooser.clone()
+        first = self._heard.begin
+        hidden = self._heard.taken()
+        tokens, at = ids[first + 1 :], first - self._begin
+        for _ in range(min(count, PREDICTED)):
+            logits, hidden = self._predicted(tokens, hidden, at)
+            if not np.isfinite(logits).all():
+                break  # what the model itself computes says where that begins
+            found.append(chooser.choose(logits[: self._model.texts]))
+            tokens, at = found[-1:], at + len(tokens)
+        return found
+
+    def _predicted(self, tokens: Sequence[int], hidden: Floats, at: int) -> tuple[Floats, Floats]:
+        """Logits [vocab] and the hidden state [1, hidden] of the last of some pairs, which stand from ``at`` on."""
+        predict, size = self._model.programs.get("predict"), self._model.chunk
+        found: Mapping[str, np.ndarray] = {}
+        for start in range(0, len(tokens), size):
+            part = tokens[start : start + size]
+            inputs = {
+                "tokens": np.array([part], np.int32),
+                "hidden": np.ascontiguousarray(hidden[None, start : start + size]),
+                "pos": np.array([at + start], np.int32),
+                "rows": np.array([len(part) - 1], np.int32),
+                **self._caches,
+            }
+            with self._model.turn:
+                found = predict.run(inputs, donate=self._caches.keys())
+        return found["logits"][0, 0], found["hidden_out"][0]
 
 
 def check_vocabulary(own: Tokenizer, other: Tokenizer) -> None:
@@ -157,4 +220,7 @@ class Speculation:
         return chosen
 
 
-__all__ = ["DRAFTED", "DraftModel", "Drafter", "Lookup", "Speculation", "check_vocabulary"]
+__all__ = [
+    *("DRAFTED", "PREDICTED"),
+    *("DraftModel", "Drafter", "Lookup", "Prediction", "Speculation", "check_vocabulary"),
+]

@@ -14,6 +14,7 @@ import enum
 import operator
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -409,6 +410,15 @@ class Tokenizer:
         if self.add_space_prefix and raw.startswith(b" "):
             raw = raw[1:]
         return raw.decode("utf-8", errors="replace")
+
+    def control_ids(self, texts: Iterable[str]) -> dict[int, str]:
+        """Which of some texts are control tokens, by their ids."""
+        return {self._controls[text]: text for text in texts if text in self._controls}
+
+    @cached_property
+    def _controls(self) -> dict[str, int]:
+        """Ids of control tokens by their texts."""
+        return {text: i for i, text in enumerate(self.tokens) if self.types[i] == TokenType.CONTROL}
 
     def stream(self, special: bool = False) -> TokenStream:
         """A decoder to feed ids one by one, as they are generated."""

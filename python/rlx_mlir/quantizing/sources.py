@@ -22,6 +22,7 @@ from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.frontends.huggingface import HUGGINGFACE, HuggingFaceFolder
 from rlx_mlir.frontends.model_file import ModelFile, TensorInfo
 from rlx_mlir.models.config import ModelConfig
+from rlx_mlir.models.older_latents import OlderLatents
 from rlx_mlir.quantizing.vocabulary import vocabulary_of
 
 _OWN = ("rope.halves", "rope.layers", "rope.scaling.yarn_truncate")
@@ -54,9 +55,10 @@ class Source:
         """
         config = ModelConfig.from_gguf(file)
         if not isinstance(file, HuggingFaceFolder):
-            assert isinstance(file, GGUFFile)
-            metadata = {key: file.metadata.typed(key) for key in file.metadata if not key.startswith("split.")}
-            return cls(file, config, metadata)
+            own, changed = (file.source, file.changed) if isinstance(file, OlderLatents) else (file, {})
+            assert isinstance(own, GGUFFile)
+            metadata = {key: own.metadata.typed(key) for key in own.metadata if not key.startswith("split.")}
+            return cls(file, config, {**metadata, **changed})
         return cls(file, config, _folder_metadata(file, config), _permuted(file, config))
 
     def kept_type(self, info: TensorInfo) -> str:

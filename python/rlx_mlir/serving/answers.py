@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..models.channels import Aside, Kind
 from . import replies
-from .calls import Call, CallReader
+from .calls import Call, CallReader, Form, call_of
 from .driver import Piece, Work
 from .requests import Chat, Completion
 from .service import Service
@@ -72,19 +73,23 @@ class ChatAnswer(Answer):
     def __init__(self, service: Service, asked: Chat, work: Work) -> None:
         super().__init__(service, asked, work)
         count = len(work.requests)
-        self._readers = [CallReader(service.form) for _ in range(count)] if asked.tools is not None else []
+        self._has_channels = service.form is Form.CHANNELS
+        reads = asked.tools is not None and not self._has_channels
+        self._readers = [CallReader(service.form) for _ in range(count)] if reads else []
         self._called = [0] * count  # calls that were given out
+        self._beside = [0] * count  # asides that were given out
 
     def _choice(self, index: int) -> dict[str, object]:
         request = self._work.requests[index]
         parts: list[str | Call] = [request.text]
         if self._readers:
             parts = [*self._readers[index].push(request.text), *self._readers[index].flush()]
+        parts += self._calls(request.task.asides)
         calls = [part for part in parts if isinstance(part, Call)]
         text = "".join(part for part in parts if isinstance(part, str))
         return {
             "index": index,
-            "message": replies.message(text, calls),
+            "message": replies.message(text, calls, request.reasoning),
             "logprobs": self._logprobs(index, len(request.ids)),
             "finish_reason": replies.reason_of(request, called=bool(calls)),
         }
@@ -101,8 +106,12 @@ class ChatAnswer(Answer):
             parts = reader.push(piece.text)
             if piece.is_end:
                 parts = [*parts, *reader.flush()]
-        found = []
-        for part in parts:
+        # What was thought came before what is said, and calls come behind that.
+        asides = request.task.asides[self._beside[index] :]
+        self._beside[index] += len(asides)
+        thoughts = "".join(own.text for own in asides if own.kind is Kind.THOUGHT)
+        found = [self._piece(index, {"reasoning_content": thoughts})] if thoughts else []
+        for part in [*parts, *self._calls(asides)]:
             if isinstance(part, str):
                 delta: dict[str, object] = {"content": part}
             else:
@@ -114,6 +123,11 @@ class ChatAnswer(Answer):
             reason = replies.reason_of(request, called=self._called[index] > 0)
             found.append(self._piece(index, {}, logprobs, reason))
         return found
+
+    @staticmethod
+    def _calls(asides: Sequence[Aside]) -> list[str | Call]:
+        """Calls of channels; one that isn't complete is text."""
+        return [call_of(own.name, own.text) or own.text for own in asides if own.kind is Kind.CALL]
 
     def _piece(
         self, index: int, delta: dict[str, object], logprobs: Any = None, reason: str | None = None

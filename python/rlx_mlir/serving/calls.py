@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions that a model may call: how it is told of them, the grammar of its calls, and calls in its text.
 
-Two forms are known, by what a chat template writes: Hermes', ``<tool_call>{"name": …, "arguments": {…}}</tool_call>``,
-and Llama 3's, a text that is ``{"name": …, "parameters": {…}}``. Templates that know neither get Hermes' form by a
-message of the system.
+Three forms are known, by what a chat template writes: Hermes', ``<tool_call>{"name": …, "arguments": …}</tool_call>``;
+Llama 3's, a text that is ``{"name": …, "parameters": {…}}``; and channels (`rlx_mlir.models.channels`).
+Templates that know none get Hermes' form by a message of the system.
 
 Grammars are llguidance's Lark. Arguments follow the function's JSON schema whether the model was asked to call or does
-it by itself: from the begin of a call on, no other text is possible.
+it by itself: from the begin of a call on, no other text is possible. Of channels, which control tokens divide, there is
+no grammar: such a model can't be made to call, and its arguments are as it writes them.
 """
 
 from __future__ import annotations
@@ -69,11 +70,13 @@ class Call:
 
 
 class Form(enum.Enum):
-    """How calls stand in a model's text; `GENERIC` is Hermes', of which the template doesn't know."""
+    """How calls stand in a model's text; `GENERIC` is Hermes', of which the template doesn't know. Those of `CHANNELS`
+    aren't in the text."""
 
     HERMES = "hermes"
     LLAMA = "llama"
     GENERIC = "generic"
+    CHANNELS = "channels"
 
 
 BEGIN, END = "<tool_call>", "</tool_call>"
@@ -82,6 +85,8 @@ BEGIN, END = "<tool_call>", "</tool_call>"
 def form_of(template: ChatTemplate) -> Form:
     """The form that a template writes."""
     source = template.source
+    if "<|channel|>" in source and "<|message|>" in source:
+        return Form.CHANNELS
     if "tools" in source and BEGIN in source:
         return Form.HERMES
     if "tools" in source and "ipython" in source and '"parameters"' in source:
@@ -95,6 +100,8 @@ def form_of(template: ChatTemplate) -> Form:
 def messages_for(messages: Sequence[Mapping[str, Any]], tools: Tools | None, form: Form) -> list[dict[str, Any]]:
     """Messages as templates read them: arguments of calls are objects, and what a template doesn't know is text."""
     found = [_read(message, number) for number, message in enumerate(messages)]
+    if form is Form.CHANNELS:
+        return [_with_thoughts(message) for message in found]
     if form is not Form.GENERIC:
         return found
     found = [_as_text(message) for message in found]
@@ -116,6 +123,21 @@ def _read(message: Mapping[str, Any], number: int) -> dict[str, Any]:
     if own.get("tool_calls"):
         own["tool_calls"] = [_read_call(call, number) for call in own["tool_calls"]]
     return own
+
+
+def _with_thoughts(message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose reasoning, as servers give it, has the name that templates of channels know."""
+    thoughts = message.pop("reasoning_content", None)
+    return message if not isinstance(thoughts, str) or "thinking" in message else {**message, "thinking": thoughts}
+
+
+def call_of(name: str, arguments: str) -> Call | None:
+    """A call of channels; None where its arguments are no JSON object, as where it isn't complete."""
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        value = None
+    return Call(name, json.dumps(value, ensure_ascii=False)) if isinstance(value, dict) else None
 
 
 def _read_call(call: Any, number: int) -> dict[str, Any]:
@@ -267,4 +289,4 @@ def _begun(text: str, mark: str) -> int:
     return next((n for n in range(min(len(text), len(mark) - 1), 0, -1) if mark.startswith(text[-n:])), 0)
 
 
-__all__ = ["Call", "CallReader", "Form", "Function", "Tools", "form_of", "grammar", "messages_for"]
+__all__ = ["Call", "CallReader", "Form", "Function", "Tools", "call_of", "form_of", "grammar", "messages_for"]

@@ -116,9 +116,11 @@ def completion_logprobs(
     return logprobs, offset
 
 
-def message(text: str, calls: Sequence[Call]) -> dict[str, object]:
-    """The message of a chat."""
+def message(text: str, calls: Sequence[Call], reasoning: str = "") -> dict[str, object]:
+    """The message of a chat; with what was thought, where that is known."""
     own: dict[str, object] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+    if reasoning:
+        own["reasoning_content"] = reasoning
     return {**own, "tool_calls": [call.to_dict() for call in calls]} if calls else own
 
 

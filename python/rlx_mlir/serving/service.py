@@ -162,8 +162,12 @@ class Service:
             return [self.model.chat_ids(messages, **variables)]
 
         options = asked.options
-        if asked.tools is not None:
-            options = {**options, "response_format": {"type": "lark", "grammar": grammar(asked.tools, self.form)}}
+        if asked.tools is not None and (form := self.form) is not Form.CHANNELS:
+            options = {**options, "response_format": {"type": "lark", "grammar": grammar(asked.tools, form)}}
+        elif asked.tools is not None and asked.tools.must_call:
+            raise Refusal(
+                400, "answers of this model have channels, so that it can't be made to call", param="tool_choice"
+            )
         async with self._working(asked, prompts, options) as work:
             yield work
 

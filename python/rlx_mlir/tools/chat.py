@@ -105,8 +105,14 @@ class Conversation:
             self.messages.pop()
             self._console.print(f"rlx: {error}", style="red", markup=False)
             return
+        thought = 0  # characters that were shown
         try:
             for piece in generation:
+                if thoughts := generation.reasoning[thought:]:
+                    thought += len(thoughts)
+                    self._console.print(visible(thoughts), end="", markup=False, style="dim")
+                elif thought and piece and not generation.text.removesuffix(piece):
+                    self._console.print("\n")
                 self._console.print(visible(piece), end="", markup=False)
                 self._console.file.flush()
         except KeyboardInterrupt:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rlx_mlir.models.model import Model
     from rlx_mlir.models.session import Session
 
-#: What `--draft` calls a draft without a model.
-_LOOKUP = "lookup"
+#: What `--draft` calls drafts without another model.
+_OWN_DRAFTS = ("lookup", "mtp")
 
 
 @takes_options
@@ -34,8 +34,9 @@ def generate(
     draft: Annotated[
         str,
         typer.Option(
-            metavar="lookup|MODEL",
-            help="What proposes tokens ahead, for the same text: what came before, or a smaller model.",
+            metavar="lookup|mtp|MODEL",
+            help="What proposes tokens ahead, for the same text: what came before; the model's own layer for that, "
+            "where it has one; or a smaller model.",
         ),
     ] = "",
     session: Annotated[
@@ -80,7 +81,7 @@ def generate(
 
 def _draft(draft: str, loading: LoadingToGenerate, say: Callable[[str], None] | None) -> str | Model | None:
     """What `Model.generate` takes as `draft`; a model is loaded as the other one is, without its adapter."""
-    if not draft or draft == _LOOKUP:
+    if not draft or draft in _OWN_DRAFTS:
         return draft or None
     return dataclasses.replace(loading, model=draft, lora=None).load(say)
 
@@ -104,6 +105,7 @@ def _found(model: Model, generation: Generation, choosing: Choosing, stats: bool
     """What was generated, as JSON can write it."""
     found: dict[str, Any] = {
         "text": generation.text,
+        **({"reasoning": generation.reasoning} if generation.reasoning else {}),
         "ids": generation.ids,
         "prompt_tokens": len(generation.prompt_ids),
         "finish_reason": generation.finish_reason,

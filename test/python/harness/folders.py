@@ -39,6 +39,8 @@ FAMILIES = {
     "gpt-oss": "gpt_oss",
     "deepseek2": "deepseek_v2",
     "deepseek3": "deepseek_v3",
+    "qwen35": "qwen3_5_text",
+    "qwen35moe": "qwen3_5_moe_text",
 }
 """`model_type` by the name of the architecture in GGUF files."""
 PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe")
@@ -65,6 +67,17 @@ _NAMES = {
     "ffn_down_shexp": "mlp.shared_expert.down_proj",
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
 }
+_DELTA = {
+    "attn_qkv": "linear_attn.in_proj_qkv",
+    "attn_gate": "linear_attn.in_proj_z",
+    "ssm_beta": "linear_attn.in_proj_b",
+    "ssm_alpha": "linear_attn.in_proj_a",
+    "ssm_conv1d": "linear_attn.conv1d",
+    "ssm_norm": "linear_attn.norm",
+    "ssm_out": "linear_attn.out_proj",
+    "post_attention_norm": "post_attention_layernorm",
+}
+_AHEAD = {"eh_proj": "fc", "enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "shared_head_norm": "norm"}
 _DEEPSEEK = {
     "attn_q_a": "self_attn.q_a_proj",
     "attn_q_a_norm": "self_attn.q_a_layernorm",
@@ -101,6 +114,7 @@ def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, 
     kinds = ("token_embd", "output", "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output")
     kinds += tuple(f"ffn_{word}{suffix}" for word in ("gate", "up", "down") for suffix in ("", "_exps", "_shexp"))
     kinds += ("ffn_gate_inp", "attn_q_a", "attn_q_b", "attn_kv_a_mqa", "attn_k_b", "attn_v_b")
+    kinds += ("attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "nextn.eh_proj")
     types = dict.fromkeys(kinds, "f32")
     return {
         name: value.astype(DTYPES[dtype])
@@ -119,6 +133,8 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
         names["ffn_up"] = "mlp.gate_up_proj"
     if architecture.startswith("deepseek"):
         names |= _DEEPSEEK
+    if architecture.startswith("qwen35"):
+        names |= _DELTA
     names["ffn_gate_inp"] = _ROUTERS.get(architecture, "mlp.gate")
     single = _EXPERTS.get(architecture, _EXPERTS[""])
     both_name, down_name = _JOINED.get(architecture, _JOINED[""])
@@ -127,8 +143,22 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
         if name in _OUTSIDE:
             found[_OUTSIDE[name]] = value
             continue
-        _, layer, own, kind = name.split(".")
+        _, layer, *rest = name.split(".")
         prefix = f"model.layers.{layer}"
+        if architecture.startswith("qwen35"):
+            if int(layer) == tiny_models._sizes(architecture)["block_count"] - 1:
+                prefix = "mtp.layers.0"
+            if rest[0] == "nextn":
+                found[f"mtp.{_AHEAD[rest[1]]}.weight"] = value
+                continue
+            if rest[0] in ("ssm_a", "ssm_dt"):
+                word = "A_log" if rest[0] == "ssm_a" else "dt_bias"
+                found[f"{prefix}.linear_attn.{word}"] = value
+                continue
+            if rest[0] == "ssm_conv1d":
+                found[f"{prefix}.linear_attn.conv1d.weight"] = value[:, None]
+                continue
+        own, kind = rest
         if architecture == "gpt-oss" and own.endswith(("_exps", "_sinks")):
             found |= {f"{prefix}.{key}": array for key, array in _of_gpt_oss(tensors, name).items()}
             continue
@@ -175,13 +205,36 @@ def to_gguf(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict[str, n
     found = {}
     for name, value in tensors.items():
         own = value.astype(np.float32) if value.ndim == 1 or name.endswith(".bias") else value
-        if architecture.startswith("gemma") and name.endswith("norm.weight"):
+        if architecture.startswith(("gemma", "qwen35")) and name.endswith("norm.weight") and "ssm_norm" not in name:
             own = own + np.float32(1)
+        if architecture.startswith("qwen35") and name.startswith("blk."):
+            own = _reordered(sizes, name, own)
         heads = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}.get(name.split(".")[-2])
         if architecture in PERMUTED and heads is not None:
             own = own.reshape(sizes[heads], 2, -1, own.shape[1]).swapaxes(1, 2).reshape(own.shape)
         found[name] = own
     return found
+
+
+def _reordered(sizes: Mapping[str, Any], name: str, value: np.ndarray) -> np.ndarray:
+    """Heads of values one by one: those that read key head 0 come first in the folder, in the file every so many."""
+    keys, values, size = (sizes[f"ssm.{word}"] for word in ("group_count", "time_step_rank", "state_size"))
+    heads = [(j % keys) * (values // keys) + j // keys for j in range(values)]
+    word = name.split(".")[2]
+    if word == "ssm_a":
+        return -np.exp(value[heads].astype(np.float32))
+    if word in ("ssm_beta", "ssm_alpha", "ssm_dt"):
+        return value[heads]
+    if word == "attn_gate":
+        return value.reshape(values, size, -1)[heads].reshape(value.shape)
+    if word == "ssm_out":
+        return value.reshape(-1, values, size)[:, heads].reshape(value.shape)
+    if word in ("attn_qkv", "ssm_conv1d"):
+        first = value[: 2 * keys * size]
+        rest = value[2 * keys * size :].reshape(values, size, -1)[heads].reshape(values * size, -1)
+        own = np.concatenate([first, rest])
+        return own.astype(np.float32) if word == "ssm_conv1d" else own
+    return value
 
 
 def config(architecture: str, **changes: Any) -> dict[str, Any]:
@@ -221,6 +274,21 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
         values |= {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
     if architecture.startswith("deepseek"):
         values |= _of_latents(own)
+    if architecture.startswith("qwen35"):
+        values |= {
+            "num_hidden_layers": own["block_count"] - 1,
+            "mtp_num_hidden_layers": 1,
+            "full_attention_interval": own["full_attention_interval"],
+            "linear_conv_kernel_dim": own["ssm.conv_kernel"],
+            "linear_key_head_dim": own["ssm.state_size"],
+            "linear_value_head_dim": own["ssm.state_size"],
+            "linear_num_key_heads": own["ssm.group_count"],
+            "linear_num_value_heads": own["ssm.time_step_rank"],
+            "rope_parameters": {"rope_theta": own["rope.freq_base"], "mrope_section": [2, 1, 1]},
+        }
+    if architecture == "qwen35moe":
+        values |= {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+        values |= {"shared_expert_intermediate_size": 64}
     if architecture.startswith("granite"):
         values |= {"attention_multiplier": 0.1, "embedding_multiplier": 3.0}
         values |= {"residual_multiplier": 0.5, "logits_scaling": 2.0}

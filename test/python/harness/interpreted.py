@@ -24,14 +24,15 @@ class Interpreted:
 
     def __init__(self, module: GraphModule) -> None:
         self.module = module
-        self.params: dict[str, np.ndarray] = {}
+        self.params = module.params
+        self.arrays: dict[str, np.ndarray] = {}
         self.calls: list[int] = []
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
         return np.zeros(shape, dtype)
 
     def set_params(self, params: Mapping[str, np.ndarray], *, shared: dict[str, Prepared] | None = None) -> None:
-        self.params = dict(params)
+        self.arrays = {spec.name: params[spec.name] for spec in self.params}
 
     def run(
         self,
@@ -41,8 +42,9 @@ class Interpreted:
         donate: Collection[str] = (),
     ) -> dict[str, np.ndarray]:
         assert set(donate) <= set(inputs)
-        self.calls.append(inputs["tokens"].shape[1])
-        results = interpret(self.module, {**inputs, **self.params})
+        if "tokens" in inputs:
+            self.calls.append(inputs["tokens"].shape[1])
+        results = interpret(self.module, {**inputs, **self.arrays})
         for name, array in (outputs or {}).items():
             assert array.shape == results[name].shape
             array[...] = results[name]

@@ -20,7 +20,8 @@ class NumpyDecoder:
     def __init__(self, file: GGUFFile, dtype: type[np.floating] = np.float64, context: int = 64) -> None:
         self.file = file
         self.family = file.architecture
-        self.layers = self._meta("block_count")
+        self.predicts = self._meta("nextn_predict_layers", 0)
+        self.layers = self._meta("block_count") - self.predicts
         self.hidden = self._meta("embedding_length")
         self.heads = self._meta("attention.head_count")
         self.kv_heads = self._meta("attention.head_count_kv", self.heads)
@@ -43,14 +44,29 @@ class NumpyDecoder:
 
     def logits(self, tokens: Sequence[int], last: int | None = None) -> np.ndarray:
         """Logits after each token, or after the ``last`` ones, [.., vocab]."""
-        ids = np.asarray(tokens)
-        table = self.weight("token_embd.weight")
-        x = table[ids] * (np.sqrt(self.hidden) if self.gemma else self._meta("embedding_scale", 1.0))
+        return self._head(self.states(tokens)[0 if last is None else -last :])
+
+    def states(self, tokens: Sequence[int]) -> np.ndarray:
+        """What the head reads of each token, [tokens, hidden]."""
+        x = self.weight("token_embd.weight")[np.asarray(tokens)]
+        x = x * (np.sqrt(self.hidden) if self.gemma else self._meta("embedding_scale", 1.0))
         for layer in range(self.layers):
             x = self._layer(layer, x)
-        x = self._norm(x[0 if last is None else -last :], "output_norm.weight")
-        head = self.weight("output.weight") if "output.weight" in self.file.tensors else table
-        return self._cap(x @ head.T / self._meta("logit_scale", 1.0), "final_logit_softcapping")
+        return self._norm(x, "output_norm.weight")
+
+    def predicted(self, tokens: Sequence[int], states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of pairs of a token and the state before it: logits of the token behind, and the states that give them."""
+        p = f"blk.{self.layers}."
+        read = self._norm(self.weight("token_embd.weight")[np.asarray(tokens)], p + "nextn.enorm.weight")
+        both = np.concatenate([read, self._norm(states, p + "nextn.hnorm.weight")], axis=1)
+        x = self._layer(self.layers, both @ self.weight(p + "nextn.eh_proj.weight").T)
+        own = p + "nextn.shared_head_norm.weight"
+        y = self._norm(x, own if own in self.file.tensors else "output_norm.weight")
+        return self._head(y), y
+
+    def _head(self, x: np.ndarray) -> np.ndarray:
+        name = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
+        return self._cap(x @ self.weight(name).T / self._meta("logit_scale", 1.0), "final_logit_softcapping")
 
     def _cap(self, x: np.ndarray, key: str) -> np.ndarray:
         cap = self._meta(key, 0.0)
@@ -73,6 +89,10 @@ class NumpyDecoder:
             n = self._norm(x, p + "ffn_norm.weight")
             dense = layer < self._meta("leading_dense_block_count", 0)
             return x + (self._feed_forward(p, n) if dense else self._routed(p, n))
+        if self.family.startswith("qwen35"):
+            x = x + (self._delta_rule(p, n) if p + "ssm_a" in self.file.tensors else self._gated_attention(p, n))
+            n = self._norm(x, p + "post_attention_norm.weight")
+            return x + (self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n))
         q, k, v = self._projections(p, n)
         if self.family in ("olmo2", "olmoe"):
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
@@ -92,6 +112,41 @@ class NumpyDecoder:
         n = self._maybe(x, p + "ffn_norm.weight")
         f = self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n)
         return x + residual * self._maybe(f, p + "post_ffw_norm.weight")
+
+    def _gated_attention(self, p: str, n: np.ndarray) -> np.ndarray:
+        """A query head has a gate behind it."""
+        made = (n @ self.weight(p + "attn_q.weight").T).reshape(len(n), self.heads, 2, self.head_dim)
+        q, gate = made[:, :, 0].transpose(1, 0, 2), made[:, :, 1].reshape(len(n), -1)
+        k, v = (self._split(n @ self.weight(f"{p}attn_{word}.weight").T, self.kv_heads) for word in "kv")
+        q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
+        q, k = self._rotate(q, False), self._rotate(k, False)
+        a = self._attend(q, k, v, len(n), np.full(self.heads, -np.inf))
+        return (a / (1 + np.exp(-gate))) @ self.weight(p + "attn_output.weight").T
+
+    def _delta_rule(self, p: str, n: np.ndarray) -> np.ndarray:
+        """Token by token, head by head: value head j reads key head j % Hk."""
+        names = ("group_count", "time_step_rank", "state_size", "conv_kernel")
+        keys, values, size, taps = (self._meta(f"ssm.{name}") for name in names)
+        mixed = n @ self.weight(p + "attn_qkv.weight").T
+        padded = np.concatenate([np.zeros((taps - 1, mixed.shape[1])), mixed])
+        kernel = self.weight(p + "ssm_conv1d.weight")
+        seen = self._act(sum(padded[j : j + len(n)] * kernel[:, j] for j in range(taps)))
+        heads = seen.reshape(len(n), 2 * keys + values, size)
+        unit = heads / np.sqrt((heads**2).sum(-1, keepdims=True) + 1e-6)
+        beta = 1 / (1 + np.exp(-(n @ self.weight(p + "ssm_beta.weight").T)))
+        stepped = n @ self.weight(p + "ssm_alpha.weight").T + self.weight(p + "ssm_dt.bias")
+        decay = np.exp(self.weight(p + "ssm_a") * np.log1p(np.exp(stepped)))
+        result = np.empty((len(n), values, size))
+        for j in range(values):
+            memory = np.zeros((size, size))
+            for t in range(len(n)):
+                q, k, v = unit[t, j % keys], unit[t, keys + j % keys], heads[t, 2 * keys + j]
+                memory = memory * decay[t, j]
+                memory = memory + np.outer(k, beta[t, j] * (v - k @ memory))
+                result[t, j] = q @ memory / np.sqrt(size)
+        z = (n @ self.weight(p + "attn_gate.weight").T).reshape(result.shape)
+        gated = self._norm(result, p + "ssm_norm.weight") * self._act(z)
+        return gated.reshape(len(n), -1) @ self.weight(p + "ssm_out.weight").T
 
     def _latent_attention(self, p: str, n: np.ndarray) -> np.ndarray:
         """With the keys and values of each head, which are made of what all heads share."""
@@ -175,7 +230,7 @@ class NumpyDecoder:
         """Token by token, expert by expert."""
         gate, up, down = (self.weight(f"{p}ffn_{word}_exps.weight") for word in ("gate", "up", "down"))
         scores = n @ self.weight(p + "ffn_gate_inp.weight").T
-        result = self._shared(p, n) if self.family == "qwen2moe" else np.zeros_like(n)
+        result = self._shared(p, n) if self.family in ("qwen2moe", "qwen35moe") else np.zeros_like(n)
         normalised = self.family not in ("qwen2moe", "olmoe")
         for i, x in enumerate(n):
             weights = np.exp(scores[i] - scores[i].max())

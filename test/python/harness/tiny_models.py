@@ -65,6 +65,21 @@ _LATENT = {
     "rope.dimension_count": 32,
     "expert_feed_forward_length": 32,
 }
+_DELTA = {
+    "block_count": 4,  # the second one has attention, the last one predicts further ahead
+    "nextn_predict_layers": 1,
+    "full_attention_interval": 2,
+    "attention.layer_norm_rms_epsilon": 1e-6,
+    "attention.key_length": 32,
+    "attention.value_length": 32,
+    "rope.dimension_count": 8,
+    "rope.dimension_sections": np.array([2, 1, 1, 0], np.int32),
+    "ssm.conv_kernel": 4,
+    "ssm.state_size": 16,
+    "ssm.group_count": 2,
+    "ssm.time_step_rank": 4,
+    "ssm.inner_size": 64,
+}
 _WIDE = {"attention.key_length": 32, "attention.value_length": 32}
 SIZES: dict[str, dict[str, Any]] = {
     "llama": {"rope.dimension_count": 16},
@@ -123,6 +138,14 @@ SIZES: dict[str, dict[str, Any]] = {
         "rope.scaling.factor": 8.0,
         "rope.scaling.original_context_length": 32,
     },
+    "qwen35": _DELTA,
+    "qwen35moe": {
+        **_DELTA,
+        "expert_count": 5,
+        "expert_used_count": 2,
+        "expert_feed_forward_length": 32,
+        "expert_shared_feed_forward_length": 64,
+    },
     "qwen2": {},
     "qwen3": {"attention.key_length": 32, "attention.value_length": 32},
     "gemma3": {
@@ -138,6 +161,7 @@ SIZES: dict[str, dict[str, Any]] = {
 NAMES = {"mixtral": "llama", "deepseek3": "deepseek2"}
 """What files call those that share a name."""
 _ROW_NORMS = ("olmo2", "olmoe")
+_HEAD_NORMS = ("attn_q_norm", "attn_k_norm")
 _PROJECTIONS = ("attn_q", "attn_k", "attn_v")
 _BIASES = {
     "qwen2": _PROJECTIONS,
@@ -230,6 +254,13 @@ def tensors(
         if latent:
             matrices = {**_latent_matrices(sizes), **{name: matrices[name] for name in matrices if "attn" not in name}}
             stacks = _latent_stacks(sizes)
+        ahead = layer >= layers - sizes.get("nextn_predict_layers", 0)
+        recurs = "ssm.state_size" in sizes and (layer + 1) % sizes["full_attention_interval"] != 0 and not ahead
+        if "ssm.state_size" in sizes:
+            attention = _delta_matrices(sizes) if recurs else {"attn_q": (2 * heads * head_dim, hidden)}
+            kept = {name: shape for name, shape in matrices.items() if not (recurs and name.startswith("attn"))}
+            matrices = {**kept, **attention}
+            matrices |= {"nextn.eh_proj": (hidden, 2 * hidden)} if ahead else {}
         sparse = experts and layer >= dense
         if sparse:
             matrices = {name: shape for name, shape in matrices.items() if not name.startswith("ffn_")}
@@ -248,6 +279,10 @@ def tensors(
         norms = {} if architecture == "olmo2" else {"attn_norm": hidden, "ffn_norm": hidden}
         if architecture in ("qwen3", "qwen3moe", "gemma3"):
             norms |= {"attn_q_norm": head_dim, "attn_k_norm": head_dim}
+        if "ssm.state_size" in sizes:
+            norms = {"attn_norm": hidden, "post_attention_norm": hidden}
+            norms |= {"ssm_norm": sizes["ssm.state_size"]} if recurs else dict.fromkeys(_HEAD_NORMS, head_dim)
+            norms |= {f"nextn.{word}": hidden for word in ("enorm", "hnorm", "shared_head_norm")} if ahead else {}
         if architecture in _ROW_NORMS:
             norms |= {"attn_q_norm": heads * head_dim, "attn_k_norm": kv_heads * head_dim}
         if architecture in ("gemma2", "gemma3", "olmo2"):
@@ -269,6 +304,12 @@ def tensors(
             found[f"blk.{layer}.ffn_gate_inp_shexp.weight"] -= np.float32(1)
         for name in _BIASES.get(architecture, ()):
             found[f"blk.{layer}.{name}.bias"] = vector(matrices[name][0]) - 1
+        if recurs:
+            values, kernel = sizes["ssm.time_step_rank"], sizes["ssm.conv_kernel"]
+            found[f"blk.{layer}.ssm_dt.bias"] = 2 * vector(values) - 2
+            found[f"blk.{layer}.ssm_a"] = -vector(values)
+            channels = matrices["attn_qkv"][0]
+            found[f"blk.{layer}.ssm_conv1d.weight"] = random.standard_normal((channels, kernel)).astype(np.float32)
         if architecture == "gpt-oss":
             found[f"blk.{layer}.attn_sinks.weight"] = 4 * vector(heads) - 3
             for name, n in {"gate": width, "up": width, "down": hidden}.items():
@@ -278,6 +319,18 @@ def tensors(
         for word in ("short", "long"):
             found[f"rope_factors_{word}.weight"] = vector(head_dim // 2 if rope_pairs is None else rope_pairs)
     return found
+
+
+def _delta_matrices(sizes: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """The matrices of a gated delta rule, [outputs, inputs]."""
+    hidden, values, size = sizes["embedding_length"], sizes["ssm.time_step_rank"], sizes["ssm.state_size"]
+    return {
+        "attn_qkv": ((2 * sizes["ssm.group_count"] + values) * size, hidden),
+        "attn_gate": (values * size, hidden),
+        "ssm_beta": (values, hidden),
+        "ssm_alpha": (values, hidden),
+        "ssm_out": (hidden, values * size),
+    }
 
 
 def _latent_matrices(sizes: Mapping[str, Any]) -> dict[str, tuple[int, int]]:

@@ -165,13 +165,20 @@ def test_the_pass():
 # -- the template ------------------------------------------------------------------------------------------------------
 
 
-def template(bits: int, *operands: np.ndarray, dynamic: bool = False, cuts: Any = None, word: str = "f32") -> Any:
+def template(
+    bits: int,
+    *operands: np.ndarray,
+    dynamic: bool = False,
+    cuts: Any = None,
+    word: str = "f32",
+    by_step: bool = False,
+) -> Any:
     batch, steps, heads, n = operands[0].shape
     sizes = (None, None, None) if dynamic else (batch, steps, heads)
     rows, gates = memref((*sizes, n), word), memref(sizes, word)
     memory = memref((sizes[0], sizes[2], n, n), "f32")
     state = memory if len(operands) == 6 else None
-    spec = RecurrenceSpec(rows, rows, rows, gates, gates, state, rows, memory)
+    spec = RecurrenceSpec(rows, rows, rows, gates, gates, state, rows, memory, by_step=by_step)
     kernel = compiled("delta", emit_recurrence("delta", spec, TARGETS[bits]))
     return kernel(operands, [np.empty_like(operands[0]), np.empty((batch, heads, n, n), np.float32)], cuts)
 
@@ -217,6 +224,58 @@ def test_bits_do_not_depend_on_cuts():
         for cuts, dynamic in (([1, 2, 7], False), (range(12), False), ([5], True)):
             for x, y in zip(template(512, *operands, cuts=cuts, dynamic=dynamic), whole, strict=True):
                 np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("bits", sorted(TARGETS))
+def test_single_steps_have_the_bits_of_their_own(bits):
+    """With a chunk of 1, wherever the sequence is cut; in blocks they agree to rounding."""
+    for n in (3, 24, 128):
+        operands = operands_of(2, BLOCK + 2, 3, n, state=True)
+        whole, last = template(bits, *operands, by_step=True)
+        state, rows = operands[5], []
+        for part in (slice(0, 1), slice(1, BLOCK + 1), slice(BLOCK + 1, None)):
+            result, state = template(bits, *(x[:, part] for x in operands[:5]), state, by_step=True)
+            rows.append(result)
+        np.testing.assert_array_equal(np.concatenate(rows, axis=1), whole)
+        np.testing.assert_array_equal(state, last)
+        for x, y in zip((whole, last), loop(*operands), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+def test_a_chunk_of_one_reaches_the_kernel():
+    """By the builder, in which it is the primitive; a model's graph has blocks beside it."""
+    m = GraphModule.hir("m")
+    x, g = m.input("x", ["b", "s", 3, 32]), m.input("g", ["b", "s", 3])
+    y, last = m.gated_delta_net(x, x, x, g, g, m.input("state", ["b", 3, 32, 32]), chunk=1)
+    m.set_outputs({"y": y, "last": last})
+    run = compile_fresh(m)
+    q, *_, decay, _, state = operands_of(1, 2 * BLOCK + 1, 3, 32, state=True)
+    whole, parts = run.run({"x": q, "g": decay, "state": state}), []
+    for part in (slice(0, 2), slice(2, None)):
+        found = run.run({"x": q[:, part], "g": decay[:, part], "state": state})
+        parts.append(found["y"])
+        state = found["last"]
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole["y"])
+    np.testing.assert_array_equal(state, whole["last"])
+
+
+@pytest.mark.parametrize("disabled", [(), ("recurrence",)], ids=["template", "generic"])
+@pytest.mark.parametrize("chunk", [None, 1])
+def test_a_state_is_updated_in_place(disabled, chunk):
+    """Where it is tied to the result: columns are read before they are written, in one step and in several."""
+    m = GraphModule.mir("m")
+    x, g = m.input("x", ["b", "s", 2, 24]), m.input("g", ["b", "s", 2])
+    state = m.input("state", ["b", 2, 24, 24])
+    y, last = m.gated_delta_net(x, x, x, g, g, state, chunk=chunk)
+    m.set_outputs({"y": y, "last": last}, tied={"last": state})
+    run = compile_fresh(m, disable_templates=disabled, threads=2)
+    for steps in (0, 1, BLOCK + 1):
+        q, *_, decay, _, first = operands_of(2, steps, 2, 24, state=True)
+        wanted, memory = loop(q, q, q, decay, decay, first)
+        found = run.run({"x": q, "g": decay, "state": first}, donate=["state"])
+        assert found["last"] is first
+        np.testing.assert_allclose(found["y"], wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(first, memory, rtol=1e-4, atol=1e-5)
 
 
 def test_template_is_taken_and_equals_generic():

@@ -144,7 +144,7 @@ def test_experts_of_mxfp4_must_fit(tmp_path: Path) -> None:
         write_safetensors(folder / "model.safetensors", own | {name: array})
         with pytest.raises(UnsupportedError, match=rf"no use for these tensors.*'{name}'"):
             HuggingFaceFolder(folder)
-    config = folders.config("gpt-oss", quantization_config={"quant_method": "fp8"})
+    config = folders.config("gpt-oss", quantization_config={"quant_method": "gptq"})
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(UnsupportedError, match=r"'quantization_config' = \{"):
         HuggingFaceFolder(folder)

@@ -15,14 +15,18 @@ from numpy_decoder import NumpyDecoder
 
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.errors import GGUFError, InputError, ModelFileError, RlxError, UnsupportedError
+from rlx_mlir.formats import decode, encode
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.frontends.huggingface import HuggingFaceFolder
 from rlx_mlir.frontends.safetensors_writer import write_safetensors
 from rlx_mlir.models.adapter import new_adapter
 from rlx_mlir.models.caches import bytes_per_token, cache_types
 from rlx_mlir.models.config import ModelConfig
+from rlx_mlir.models.description import describe_file
 from rlx_mlir.models.latent import Latent
 from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.older_latents import OlderLatents
+from rlx_mlir.models.opening import open_model
 from rlx_mlir.models.router import route
 from rlx_mlir.models.routing import Routing
 from rlx_mlir.quantizing import quantize
@@ -123,13 +127,83 @@ def test_experts_are_chosen_as_numpy_chooses(name: str, tokens: int) -> None:
         np.testing.assert_allclose(found["weights"][i], scores[own] / total * routing.scale, rtol=1e-5)
 
 
+# Older files ---------------------------------------------------------------------------------------
+
+
+def older(tmp_path: Path, kind: str = "f32", **changes: Any) -> tuple[Path, Path]:
+    """A file of today, and one from before latents were cached: rows of keys and values of each head in one matrix."""
+    rows = dict.fromkeys(("attn_k_b", "attn_v_b"), "f32")
+    tensors = tiny_models.tensors(rows, architecture="deepseek3")
+    now = write_gguf(tmp_path / "now.gguf", tiny_models.metadata("deepseek3"), tensors)
+    own: dict[str, Any] = {}
+    for name, value in tensors.items():
+        if name.endswith("attn_k_b.weight"):
+            both = np.concatenate([value.swapaxes(1, 2), tensors[name.replace("k_b", "v_b")]], axis=1)
+            flat = both.reshape(-1, both.shape[-1])
+            stored = flat if kind == "f32" else (kind, encode(kind, flat), flat.shape)
+            own[name.replace("k_b", "kv_b")] = stored
+        elif not name.endswith("attn_v_b.weight"):
+            own[name] = value
+    widths = {"attention__key_length": 64, "attention__value_length": 16, "attention__head_count_kv": 4}
+    missing = {"attention__key_length_mla": None, "attention__value_length_mla": None}
+    metadata = tiny_models.metadata("deepseek3", **{**widths, **missing, **changes})
+    return write_gguf(tmp_path / "then.gguf", metadata, own), now
+
+
+def test_older_files_have_the_logits_of_those_of_today(tmp_path: Path) -> None:
+    then, now = older(tmp_path)
+    with open_model(then) as file, open_model(now) as wanted:
+        assert isinstance(file, OlderLatents)
+        assert file.tensors.keys() == wanted.tensors.keys()
+        for name in wanted.tensors:
+            np.testing.assert_array_equal(file.dequantize(name), wanted.dequantize(name), err_msg=name)
+        assert ModelConfig.from_gguf(file).numbers() == ModelConfig.from_gguf(wanted).numbers()
+        assert len(file.metadata) == len(list(file.metadata)) == len(wanted.metadata)
+    np.testing.assert_array_equal(load_interpreted(then).logits(IDS), load_interpreted(now).logits(IDS))
+
+
+def test_blocks_of_older_files_are_kept_where_they_can_be(tmp_path: Path) -> None:
+    """Rows of values have the same bytes; what is turned has the same numbers."""
+    then, now = older(tmp_path, "q8_0")
+    with open_model(then) as file, open_model(now) as wanted:
+        for layer in range(3):
+            keys, values = (f"blk.{layer}.attn_{word}_b.weight" for word in "kv")
+            assert (file.info(keys).type, file.info(values).type) == ("f32", "q8_0")
+            rows = wanted.dequantize(values).reshape(-1, 64)
+            np.testing.assert_array_equal(file.tensor(values), encode("q8_0", rows))
+            turned = wanted.dequantize(keys).swapaxes(1, 2).reshape(-1, 64)
+            rounded = decode("q8_0", encode("q8_0", turned), 64).reshape(4, 32, 64).swapaxes(1, 2)
+            np.testing.assert_array_equal(file.dequantize(keys), rounded)
+    options: dict[str, Any] = {"activations": "exact", "context": 32, "chunk": 16}
+    found, exact = load_model(then, **options).logits(IDS), load_model(now, **options).logits(IDS)
+    assert 0 < np.abs(found - exact).max() < 0.1 * np.abs(exact).max()
+
+
+def test_older_files_become_files_of_today(tmp_path: Path) -> None:
+    then, now = older(tmp_path)
+    quantize(then, tmp_path / "q.gguf", "f16")
+    with GGUFFile(tmp_path / "q.gguf") as found, GGUFFile(now) as wanted:
+        assert found.tensors.keys() == wanted.tensors.keys()
+        for key in ("key_length", "value_length", "key_length_mla", "value_length_mla", "head_count_kv"):
+            assert found.metadata[f"deepseek2.attention.{key}"] == wanted.metadata[f"deepseek2.attention.{key}"]
+    shown = describe_file(str(then))
+    assert (shown["runs"], shown["format"]) == (True, "GGUF")
+
+
+def test_older_files_must_fit(tmp_path: Path) -> None:
+    then, _ = older(tmp_path, attention__value_length=15)
+    rule = r"'blk\.0\.attn_kv_b\.weight' must be \[188, 64\], .* 32 elements of keys and 15 of values of .* 4 heads"
+    with pytest.raises(GGUFError, match=rule):
+        open_model(then)
+
+
 # What is refused -----------------------------------------------------------------------------------
 
 METADATA: dict[str, tuple[dict[str, Any], type[RlxError], str]] = {
     "older files": (
         {"attention__key_length_mla": None},
         UnsupportedError,
-        r"lacks 'deepseek2\.attention\.key_length_mla': .* attn_kv_b, .* a new conversion",
+        r"lacks 'deepseek2\.attention\.key_length_mla': .* have keys and values in tensors attn_kv_b",
     ),
     "no rank": ({"attention__kv_lora_rank": None}, GGUFError, r"'deepseek2\.attention\.kv_lora_rank' must be there"),
     "heads": ({"attention__head_count_kv": 4}, GGUFError, r"head_count_kv' must be 1, as all heads .*, but is 4"),
@@ -188,7 +262,7 @@ FOLDERS: dict[str, tuple[str, dict[str, Any], str]] = {
         r"'mscale_all_dim' = 1\.0 is supported with rotations of type yarn alone, but they are linear",
     ),
     "biases": ("deepseek3", {"attention_bias": True}, r"'attention_bias' = True"),
-    "floats of 8 bits": ("deepseek3", {"quantization_config": {"quant_method": "fp8"}}, r"'quantization_config' = \{"),
+    "integers": ("deepseek3", {"quantization_config": {"quant_method": "gptq"}}, r"'quantization_config' = \{"),
 }
 
 

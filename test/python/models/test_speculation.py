@@ -195,9 +195,9 @@ def test_a_model_with_another_vocabulary_is_refused(model: Model, tmp_path: Path
     write_gguf(path, {**metadata, "tokenizer.ggml.tokens": tokens}, tiny_models.tensors())
     with pytest.raises(InputError, match="in which token 20 is"):
         model.generate("a", draft=load_model(path, context=CONTEXT))
-    with pytest.raises(InputError, match="'draft' is 'lookup' or a model, but got 'x'"):
+    with pytest.raises(InputError, match="'draft' is 'lookup', 'mtp' or a model, but got 'x'"):
         model.generate("a", draft="x")
-    with pytest.raises(InputError, match="'draft' is 'lookup' or a model, but got 3"):
+    with pytest.raises(InputError, match="'draft' is 'lookup', 'mtp' or a model, but got 3"):
         model.generate("a", draft=3)  # type: ignore[arg-type]
 
 

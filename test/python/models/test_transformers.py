@@ -46,6 +46,16 @@ LONG = {
     "long_factor": [2.0 + i for i in range(8)],
 }
 EXPERTS = {"head_dim": 32, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+DELTA = {
+    "head_dim": 32,
+    "num_hidden_layers": 3,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "rms_norm_eps": 1e-6,
+}
 GEMMA = {"head_dim": 32, "sliding_window": 8, "query_pre_attn_scalar": 24}
 GRANITE = {
     "embedding_multiplier": 3.0,
@@ -122,6 +132,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "DeepseekV3Config",
         {**LATENT, "n_group": 1, "topk_group": 1, "norm_topk_prob": False, "rope_interleave": False, "v_head_dim": 32},
     ),
+    "qwen35": ("Qwen3_5TextConfig", DELTA),
+    "qwen35-alike": ("Qwen3_5TextConfig", {**DELTA, "linear_num_key_heads": 4, "tie_word_embeddings": True}),
+    "qwen35-moe": ("Qwen3_5MoeTextConfig", {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 64}),
     "granite-moe": ("GraniteMoeConfig", {**GRANITE, "num_local_experts": 4}),
 }
 
@@ -152,7 +165,10 @@ def make(name: str) -> Any:
     with torch.no_grad():
         for key, weight in model.named_parameters():
             if "norm" in key:
-                weight.copy_(torch.rand_like(weight) + (-0.5 if "gemma" in name else 0.5))
+                zero_centred = "gemma" in name or ("qwen35" in name and "linear_attn" not in key)
+                weight.copy_(torch.rand_like(weight) + (-0.5 if zero_centred else 0.5))
+            elif "A_log" in key:
+                weight.copy_(torch.rand_like(weight))
             else:
                 width = 10 if weight.ndim == 1 else weight.shape[-1]
                 weight.copy_(torch.randn_like(weight) * 1.5 * width**-0.5)

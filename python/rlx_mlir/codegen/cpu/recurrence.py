@@ -18,7 +18,7 @@ where no a_t is above one, so none overflows; one that underflows belongs to a t
 Where a g_t is positive or NaN, its block is computed step by step.
 
 Blocks start at multiples of BLOCK steps of the call: bits don't depend on threads, but a sequence that is cut elsewhere
-agrees with the whole to rounding only.
+agrees with the whole to rounding only. Where that isn't enough (`RecurrenceSpec.by_step`), there are no blocks.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _Recurrence:
         self.whole = self.n % self.columns == 0
         """Whether no column of a unit is beyond n."""
         # Two vectors share each broadcast number where their sums fit the registers.
-        self.block = BLOCK if target.registers == 32 else BLOCK // 2
+        self.block = 1 if spec.by_step else BLOCK if target.registers == 32 else BLOCK // 2
         # Rows a power of two apart would share few sets of the cache.
         self.stride = self.padded + 16
 
@@ -173,13 +173,21 @@ class _Recurrence:
         with em.loop(0, steps, self.block, hint="t") as block:
             t, count = block.iv, em.imin(steps - block.iv, self.block)
             decays = self._gates(t, count)
-            is_whole = em.cmpi("eq", count, self.block)
-            with em.if_(em.binary("arith.andi", is_whole, decays)) as branch:
-                self._block(t, memory)
-                branch.else_()
-                with em.loop(0, count, hint="c") as step:
-                    self._step(t + step.iv, step.iv, memory, memory)
+            if self.spec.by_step:
+                self._step(t, 0, memory, memory)
+            else:
+                self._block_or_steps(t, count, decays, memory)
         self._copy_out()
+
+    def _block_or_steps(self, t: Index, count: Index, decays: Value, memory: _Memory) -> None:
+        """Steps from t on: a block where there are as many and no decay is above one, one after the other elsewhere."""
+        em = self.em
+        is_whole = em.cmpi("eq", count, self.block)
+        with em.if_(em.binary("arith.andi", is_whole, decays)) as branch:
+            self._block(t, memory)
+            branch.else_()
+            with em.loop(0, count, hint="c") as step:
+                self._step(t + step.iv, step.iv, memory, memory)
 
     def _copy_in(self) -> None:
         em = self.em

@@ -29,7 +29,8 @@ class RecurrenceSpec:
     """One `mir.gated_delta_net` after outlining: memref types as text, None where absent.
 
     q, k, v and result are [B, S, H, n] of f32, f16 or bf16, g and beta [B, S, H], state and state_out [B, H, n, n] of
-    f32; n is static. `operand_order` is that of `write_kernel`, for the operands that are there.
+    f32; n is static. `operand_order` is that of `write_kernel`, for the operands that are there. With `by_step`, a step
+    has the same bits whatever steps the call has beside it.
     """
 
     q: str
@@ -41,3 +42,4 @@ class RecurrenceSpec:
     result: str | None
     state_out: str | None
     operand_order: tuple[int, ...] | None = None
+    by_step: bool = False
