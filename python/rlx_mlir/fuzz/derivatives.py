@@ -144,6 +144,7 @@ def _run(module: GraphModule, values: Arrays) -> Arrays:
 
     Raises InputError where a condition at run time doesn't hold.
     """
+    values = {name: np.asarray(x) for name, x in values.items()}  # what is computed of an array of rank 0 isn't one
     kinds = {a.name: numpy_dtype(a.type.element_type) for a in arguments(module.entry)}
     narrow = {n: x.astype(kinds[n]) if is_inexact(x.dtype) else x for n, x in values.items()}
     bound = bind_inputs(module.entry, narrow)

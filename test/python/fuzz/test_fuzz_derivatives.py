@@ -134,6 +134,13 @@ def test_numbers_that_swallow_steps_are_made_smaller() -> None:
     assert message(case) == ("ok", "")
 
 
+def test_numbers_alone_are_computed_in_f64_too() -> None:
+    """What numpy computes of an array of rank 0 isn't an array."""
+    m = GraphModule.mir("number")
+    m.set_outputs([m.cast(m.input("x", []), np.complex64)])
+    assert message(case_of(m)) == ("ok", "")
+
+
 def test_what_has_no_rule_takes_nothing_from_other_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     m = GraphModule.mir("f")
     x = m.input("x", [2, 32])
