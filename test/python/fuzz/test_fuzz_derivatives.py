@@ -134,6 +134,24 @@ def test_numbers_that_swallow_steps_are_made_smaller() -> None:
     assert message(case) == ("ok", "")
 
 
+def test_what_is_steep_at_one_place_alone_is_no_finding() -> None:
+    """A bump of 1e-9 at 0: flat for all steps but the smallest ones."""
+    m = GraphModule.mir("steep")
+    x = m.input("x", [2])
+    own = m.mul(x, 1e9)
+    m.set_outputs([m.mul(m.mul(own, m.exp(m.neg(m.mul(own, own)))), 1e-9)])
+    case = case_of(m)
+    case.runs[0]["x"] = np.zeros(2, np.float32)
+    assert message(case) == ("ok", "")
+
+
+def test_rounding_is_no_finding() -> None:
+    """A layer whose scores are so large that rounding them decides which of two keys a softmax takes."""
+    case = random_case(2615, 6849)[0]
+    assert "mir.fused_transformer_layer" in case.module.to_text()
+    assert derivatives.check(case)["status"] == "ok"
+
+
 def test_numbers_alone_are_computed_in_f64_too() -> None:
     """What numpy computes of an array of rank 0 isn't an array."""
     m = GraphModule.mir("number")
