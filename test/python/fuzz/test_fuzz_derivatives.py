@@ -169,6 +169,11 @@ def test_what_has_no_rule_takes_nothing_from_other_outputs(monkeypatch: pytest.M
     assert message(case)[0] == "derivative"
 
 
+def test_slices_of_nothing_are_drawn() -> None:
+    """A case that had a slice of one element of a dimension without any, which no builder takes."""
+    assert "mir.dynamic_slice" in random_case(2615, 9524)[0].module.to_text()
+
+
 def test_twenty_random_cases_are_right() -> None:
     found = [derivatives.check(random_case(6 + seeds.seed(), number)[0]) for number in range(20)]
     assert [each["message"] for each in found if each["status"] == "finding"] == []

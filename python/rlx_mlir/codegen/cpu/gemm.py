@@ -78,7 +78,7 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     """The kernel of a product with dense weights.
 
     Operands: x [..., K], then the weights [K, N] ([N, K] with transpose_rhs), then the program's arguments; then the
-    outputs [..., N]; all of the product's element type. Units are groups of neighbouring columns.
+    outputs [..., N]; all of the product's element type. Units are neighbouring columns, of many rows some.
     """
     weights = product.program.accumulators
     few = are_single_rows(product.x_shape) if transpose_rhs else product.rows is not None and product.rows <= FEW_ROWS
