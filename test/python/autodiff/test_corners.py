@@ -101,6 +101,11 @@ OTHERS = {
         lambda b, u, i: b.scatter_add(u, b.cast(i, "ui8"), 300),
         {"u": normal(4), "i": given([3, 255, 100, 3], "i32")},
     ),
+    "a norm of nothing that the type doesn't know": Case(
+        lambda b, x, g: b.rms_norm(b.slice(x, 1, "n"), g),
+        {"x": normal(2, 3).sized(2, "n"), "g": normal(0)},
+        orders=1,
+    ),
     "a slice beyond the end": Case(lambda b, x: b.slice(x, 0, 3), {"x": normal(2)}),
     "a slice from the end on": Case(lambda b, x: b.slice(x, 1, "n"), {"x": normal(3, 3).sized("n", "n")}),
     "gather of a packed weight by floats": Case(
