@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Milliseconds of steps of training, and of gradients: ours, and torch where it is installed, in turns; compared first.
+"""Milliseconds of steps of training, and of gradients: ours, torch and JAX where they are installed, in turns.
 
     python benchmarks/training.py --rounds 9 --threads 1
+    python benchmarks/training.py --only encoder --cpu-time
 
 - `mlp`: a step of AdamW of two layers, 768 to 3072 to 768, of 128 rows.
 - `encoder`: a step of AdamW of a layer of BERT-small, 8 texts of 128 tokens: width 512, 8 heads, 2048 between.
 - `attention`: the gradients of causal attention by q, k and v, 12 heads of 64, 512 tokens, forward part included.
 
-`compile` adds torch.compile, which needs a C++ compiler. `vs` says how many times longer the other takes.
+Results are compared first. `torch.compile` needs a C++ compiler; `jax` is a step under jax.jit whose parameters are
+donated, AdamW written out. `vs` says how many times longer the other takes. `--cpu-time` counts the process's own time,
+which says something on a machine that does something else, too: for one thread.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -95,6 +99,38 @@ class Torch:
         return (x * x).mean()
 
 
+class Jax:
+    """The same by JAX."""
+
+    def linear(self, x: Any, w: Any, b: Any) -> Any:
+        """x w + b"""
+        return x @ w + b
+
+    def gelu(self, x: Any) -> Any:
+        """By erf."""
+        import jax
+
+        return jax.nn.gelu(x, approximate=False)
+
+    def norm(self, x: Any, gamma: Any, beta: Any) -> Any:
+        """Of the last dimension."""
+        import jax
+
+        centred = x - x.mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * gamma + beta
+
+    def attention(self, q: Any, k: Any, v: Any, heads: int, head: int) -> Any:
+        """Of all tokens; heads beside each other."""
+        import jax
+
+        own = [x.reshape(*x.shape[:-1], heads, head) for x in (q, k, v)]
+        return jax.nn.dot_product_attention(*own).reshape(q.shape)
+
+    def mean_square(self, x: Any) -> Any:
+        """The mean of all squares."""
+        return (x * x).mean()
+
+
 MLP = {"w1": (768, 3072), "b1": (3072,), "w2": (3072, 768), "b2": (768,)}
 
 
@@ -151,8 +187,8 @@ def our_step(name: str, threads: int) -> Step:
     return lambda: {**trainer.step(inputs), **trainer.params}
 
 
-def torch_step(name: str, threads: int, compiled: bool) -> Step:
-    """The same by torch."""
+def torch_step(name: str, threads: int, *, compiled: bool) -> Step:
+    """The same by torch, or torch.compile."""
     import torch
 
     torch.set_num_threads(threads)
@@ -174,6 +210,38 @@ def torch_step(name: str, threads: int, compiled: bool) -> Step:
     return run
 
 
+def jax_step(name: str) -> Step:
+    """The same by JAX."""
+    import jax
+    import jax.numpy as jnp
+
+    loss, shapes, sizes = STEPS[name]
+    x, t = (jnp.asarray(normal(*sizes, seed=seed)) for seed in (100, 101))
+    first, second, eps, decay = 0.9, 0.999, 1e-8, 0.01
+
+    def update(p: Any, m: Any, v: Any, gradient: Any, number: Any) -> tuple[Any, Any, Any]:
+        m, v = first * m + (1 - first) * gradient, second * v + (1 - second) * gradient * gradient
+        step = m / (1 - first**number) / (jnp.sqrt(v / (1 - second**number)) + eps)
+        return p - RATE * (step + decay * p), m, v
+
+    def whole(p: Any, m: Any, v: Any, number: Any, x: Any, t: Any) -> tuple[Any, ...]:
+        value, gradients = jax.value_and_grad(lambda p: loss(Jax(), x, t, p))(p)
+        new = {key: update(p[key], m[key], v[key], gradients[key], number) for key in p}
+        return value, *({key: own[part] for key, own in new.items()} for part in range(3))
+
+    step = jax.jit(whole, donate_argnums=(0, 1, 2))
+    kept: list[Any] = [weights(shapes), *({key: np.zeros(own, F32) for key, own in shapes.items()} for _ in range(2))]
+    kept, number = [jax.device_put(own) for own in kept], 0
+
+    def run() -> Arrays:
+        nonlocal number
+        number += 1
+        value, *kept[:] = jax.block_until_ready(step(*kept, np.float32(number), x, t))
+        return {"loss": value, **kept[0]}
+
+    return run
+
+
 def our_attention(threads: int) -> Step:
     """Gradients of attention."""
     m = rlx.GraphModule.mir("attention")
@@ -184,31 +252,77 @@ def our_attention(threads: int) -> Step:
     return lambda: executable.run(inputs)
 
 
-def torch_attention(threads: int) -> Step:
-    """The same by torch."""
+def torch_attention(threads: int, *, compiled: bool) -> Step:
+    """The same by torch, or torch.compile."""
     import torch
 
     torch.set_num_threads(threads)
     q, k, v, d = (torch.from_numpy(normal(1, 12, 512, 64, seed=n)) for n in range(4))
     values = [x.requires_grad_() for x in (q, k, v)]
 
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    forward = torch.compile(attention) if compiled else attention
+
     def run() -> Arrays:
-        y = torch.nn.functional.scaled_dot_product_attention(*values, is_causal=True)
+        y = forward(*values)
         found = torch.autograd.grad(y, values, d)
         return {"y": y.detach().numpy(), **{f"d_{n}": g.numpy() for n, g in zip("qkv", found, strict=True)}}
 
     return run
 
 
-def timed(step: Step) -> Callable[[], float]:
+def jax_attention() -> Step:
+    """The same by JAX, which has tokens before heads."""
+    import jax
+    import jax.numpy as jnp
+
+    q, k, v, d = (jnp.asarray(normal(1, 12, 512, 64, seed=n)) for n in range(4))
+
+    def attention(*values: Any) -> Any:
+        own = [x.transpose(0, 2, 1, 3) for x in values]
+        return jax.nn.dot_product_attention(*own, is_causal=True).transpose(0, 2, 1, 3)
+
+    def both(q: Any, k: Any, v: Any, d: Any) -> tuple[Any, Any]:
+        y, backward = jax.vjp(attention, q, k, v)
+        return y, backward(d)
+
+    gradients = jax.jit(both)
+
+    def run() -> Arrays:
+        y, found = jax.block_until_ready(gradients(q, k, v, d))
+        return {"y": y, **{f"d_{n}": g for n, g in zip("qkv", found, strict=True)}}
+
+    return run
+
+
+def timed(step: Step, clock: Callable[[], float]) -> Callable[[], float]:
     """Milliseconds of a call."""
 
     def run() -> float:
-        begin = time.perf_counter()
+        begin = clock()
         step()
-        return (time.perf_counter() - begin) * 1e3
+        return (clock() - begin) * 1e3
 
     return run
+
+
+def sides(what: str, threads: int) -> dict[str, Step]:
+    """Ours, and those that are installed."""
+    if what == "attention":
+        steps = {"ours": our_attention(threads)}
+    else:
+        steps = {"ours": our_step(what, threads)}
+    if importlib.util.find_spec("torch") is not None:
+        for name, compiled in (("torch", False), ("torch.compile", True)):
+            if what == "attention":
+                steps[name] = torch_attention(threads, compiled=compiled)
+            else:
+                steps[name] = torch_step(what, threads, compiled=compiled)
+    if importlib.util.find_spec("jax") is not None:
+        steps["jax"] = jax_attention() if what == "attention" else jax_step(what)
+    return steps
 
 
 def compared(results: Mapping[str, Arrays]) -> None:
@@ -226,24 +340,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", choices=[*STEPS, "attention"])
-    parser.add_argument("--compile", action="store_true", help="torch.compile, too")
+    parser.add_argument("--cpu-time", action="store_true", help="count the process's own time: for one thread")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    has_torch = importlib.util.find_spec("torch") is not None
+    # JAX takes all processors that a process may run on, or one.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+    if options.threads == 1:
+        os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    clock = time.process_time if options.cpu_time else time.perf_counter
     rows: list[dict[str, object]] = []
     for what in [options.only] if options.only else [*STEPS, "attention"]:
-        steps = {"ours": our_attention(options.threads) if what == "attention" else our_step(what, options.threads)}
-        if has_torch and what == "attention":
-            steps["torch"] = torch_attention(options.threads)
-        elif has_torch:
-            steps["torch"] = torch_step(what, options.threads, compiled=False)
-            if options.compile:
-                steps["torch.compile"] = torch_step(what, options.threads, compiled=True)
+        steps = sides(what, options.threads)
         compared({name: step() for name, step in steps.items()})
-        series = interleave({name: timed(step) for name, step in steps.items()}, options.rounds)
+        series = interleave({name: timed(step, clock) for name, step in steps.items()}, options.rounds)
         rows.append({"what": what, **ratios(series)})
     title = f"milliseconds of a step, {options.threads} threads"
-    report(title, rows, versions(["rlx-mlir", *["torch"] * has_torch]), options.json)
+    found = [name for name in ("torch", "jax") if importlib.util.find_spec(name) is not None]
+    report(title, rows, versions(["rlx-mlir", *found]), options.json)
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ def result_tangents(m: Builders, op: ir.Operation, own: Sequence[Value | None]) 
 
 def transposed(m: Builders, op: ir.Operation, own: Sequence[Value | None]) -> list[Value | None]:
     """Forward mode by the rule of reverse mode: its transpose at cotangents of which nothing is computed in the end."""
-    places = [result if is_differentiable(result.type) else None for result in op.results]
-    at = [None if result is None else zeros_like(m, m._value(result)) for result in places]
+    places = [m._value(result) if is_differentiable(result.type) else None for result in op.results]
+    at = [None if result is None else fitted(m, op, zeros_like(m, result), result) for result in places]
     with m.recording() as parts:
         found = operand_cotangents(m, op, at, [tangent is not None for tangent in own])
     by = joined(m, zip(found, own, strict=True))

@@ -279,8 +279,9 @@ def reshaped(m: Builders, x: Value, like: Value) -> Value:
     found = m.reshape(x, m.sizes_of(like))
     if found._handle.type == like._handle.type:
         return found
-    dynamic = [axis for axis, size in enumerate(like.shape) if not isinstance(size, int)]
-    entries = [-3 if axis in dynamic else size for axis, size in enumerate(like.shape)]
+    type = ir.RankedTensorType(like._handle.type)  # a size may be known where the type doesn't say it
+    dynamic = [axis for axis in range(type.rank) if type.is_dynamic_dim(axis)]
+    entries = [-3 if axis in dynamic else type.get_dim_size(axis) for axis in range(type.rank)]
     words = [ir.StringAttr.get(f"d{number}", m._context) for number in range(len(dynamic))]
     attributes = {"new_shape": entries, "sizes": ir.ArrayAttr.get(words, m._context), "like_dims": dynamic}
     return m.expression("mir.reshape", {"x": x, "like": [like] * len(dynamic)}, attributes)

@@ -407,7 +407,7 @@ def dynamic_slices(draft: Draft) -> None:
     axis = draft.integer(0, x.ndim - 1)
     size = x.shape[axis]
     room = draft.smallest(size)
-    length: Dim | Size = draft.choose([0, 1, room, draft.integer(0, room)])
+    length: Dim | Size = draft.choose([0, min(1, room), room, draft.integer(0, room)])
     if isinstance(size, str) and draft.chance(0.4):
         length = minimum(_bound(draft), draft.module.size(size))
         if min(length.evaluate(sizes) for sizes in draft.assignments) < 0:

@@ -59,7 +59,22 @@ EMPTY = {
         lambda b, x, w: b.conv_transpose2d(x, w, stride=3, dilation=2),
         {"x": normal(0, 3, 0, 2), "w": normal(3, 3, 3, 3)},
     ),
+    "conv_transpose2d of symbols": Case(
+        lambda b, x, w: b.conv_transpose2d(x, w, stride=(3, 1), padding=(0, 2), dilation=(1, 2)),
+        {"x": normal(1, 1, 0, 5).sized(1, 1, "h", "w"), "w": normal(1, 3, 3, 1)},
+    ),
     "pool": Case(lambda b, x: b.pool(x, "max", (2, 1), stride=(1, 3), padding=(0, 2)), {"x": normal(1, 0, 2, 0)}),
+    **{
+        f"pool {kind} of padding": Case(
+            lambda b, x, kind=kind: b.pool(x, kind, (2, 3), stride=(3, 1), padding=(1, 0)), {"x": normal(2, 1, 0, 4)}
+        )
+        for kind in ("sum", "mean", "prod")  # others have infinities
+    },
+    "max_pool2d_backward of padding": Case(
+        lambda b, x, dy: b.maxpool2d_backward(x, dy, kernel_size=(2, 3), padding=(0, 1)),
+        {"x": normal(1, 1, 2, 0), "dy": normal(1, 1, 1, 0)},
+        wrt=["dy"],
+    ),
     "scatter_add": Case(lambda b, u, i: b.scatter_add(u, i, 0, 1), {"u": normal(3), "i": given(0, "i32")}),
     "scatter_add of a symbol": Case(
         lambda b, u, i, like: b.scatter_add(u, i, like, 1),
@@ -85,6 +100,11 @@ OTHERS = {
     "scatter_add by bytes": Case(
         lambda b, u, i: b.scatter_add(u, b.cast(i, "ui8"), 300),
         {"u": normal(4), "i": given([3, 255, 100, 3], "i32")},
+    ),
+    "a norm of nothing that the type doesn't know": Case(
+        lambda b, x, g: b.rms_norm(b.slice(x, 1, "n"), g),
+        {"x": normal(2, 3).sized(2, "n"), "g": normal(0)},
+        orders=1,
     ),
     "a slice beyond the end": Case(lambda b, x: b.slice(x, 0, 3), {"x": normal(2)}),
     "a slice from the end on": Case(lambda b, x: b.slice(x, 1, "n"), {"x": normal(3, 3).sized("n", "n")}),

@@ -19,7 +19,7 @@ from rlx_mlir import formats
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.block_quantize import block_quantize
 from rlx_mlir.codegen.cpu.digits import has_room
-from rlx_mlir.codegen.cpu.gemm import gemm_dense
+from rlx_mlir.codegen.cpu.gemm import UNIT_ROWS, WIDE_COLUMNS, gemm_dense
 from rlx_mlir.codegen.cpu.gemm_amx import GROUP, K_WHOLE, ROW_BLOCK, gemm_amx
 from rlx_mlir.codegen.cpu.gemm_amx_blocks import gemm_blocks
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split
@@ -332,6 +332,25 @@ def test_dense(path: str, target: str) -> None:
     for m, n, k in DENSE:
         check(Case(path, target, "f32", m, n, k, False, next(programs)))
     check(Case(path, target, "f32", 33, 70, 35, True, "residual"))
+
+
+@pytest.mark.parametrize("target", ["512", "256"])
+@pytest.mark.parametrize("path", ["dense", "transposed"])
+@pytest.mark.quick(2)
+def test_dense_of_many_columns_and_rows(path: str, target: str) -> None:
+    """Units of four vectors, columns beyond N, blocks of rows and of K: columns have the bits that they have in few."""
+    check(Case(path, target, "f32", 5, WIDE_COLUMNS, 1, False, "residual"))
+    check(Case(path, target, "f32", 7, 4 * WIDE_COLUMNS + 48, 3, False, "bias"))
+    check(Case(path, target, "f32", 2 * UNIT_ROWS + 3, WIDE_COLUMNS, 5, True, "residual"))
+    check(Case(path, target, "f32", 0, WIDE_COLUMNS, 5, True, "bias"))
+    case = Case(path, target, "f32", 3 * UNIT_ROWS - 1, WIDE_COLUMNS, 1057, False, "identity")
+    x, w = problem(case).operands
+    whole = compiled("product", case.text())([x, w], problem(case).outputs(case))[0]
+    few = replace(case, n=96)
+    own = np.ascontiguousarray(w[:96] if path == "transposed" else w[:, :96])
+    part = compiled("product", few.text())([x, own], [np.zeros((*case.leading, 96), np.float32)])[0]
+    assert whole[..., :96].tobytes() == part.tobytes()
+    np.testing.assert_allclose(whole, x @ (w.T if path == "transposed" else w), atol=1e-3)
 
 
 @pytest.mark.parametrize("element", ["f16", "bf16"])

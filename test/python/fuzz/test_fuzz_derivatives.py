@@ -134,6 +134,31 @@ def test_numbers_that_swallow_steps_are_made_smaller() -> None:
     assert message(case) == ("ok", "")
 
 
+def test_what_is_steep_at_one_place_alone_is_no_finding() -> None:
+    """A bump of 1e-9 at 0: flat for all steps but the smallest ones."""
+    m = GraphModule.mir("steep")
+    x = m.input("x", [2])
+    own = m.mul(x, 1e9)
+    m.set_outputs([m.mul(m.mul(own, m.exp(m.neg(m.mul(own, own)))), 1e-9)])
+    case = case_of(m)
+    case.runs[0]["x"] = np.zeros(2, np.float32)
+    assert message(case) == ("ok", "")
+
+
+def test_rounding_is_no_finding() -> None:
+    """A layer whose scores are so large that rounding them decides which of two keys a softmax takes."""
+    case = random_case(2615, 6849)[0]
+    assert "mir.fused_transformer_layer" in case.module.to_text()
+    assert derivatives.check(case)["status"] == "ok"
+
+
+def test_numbers_alone_are_computed_in_f64_too() -> None:
+    """What numpy computes of an array of rank 0 isn't an array."""
+    m = GraphModule.mir("number")
+    m.set_outputs([m.cast(m.input("x", []), np.complex64)])
+    assert message(case_of(m)) == ("ok", "")
+
+
 def test_what_has_no_rule_takes_nothing_from_other_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     m = GraphModule.mir("f")
     x = m.input("x", [2, 32])
@@ -142,6 +167,11 @@ def test_what_has_no_rule_takes_nothing_from_other_outputs(monkeypatch: pytest.M
     assert message(case) == ("ok", "")
     wrong(monkeypatch, VJPS, TANH)
     assert message(case)[0] == "derivative"
+
+
+def test_slices_of_nothing_are_drawn() -> None:
+    """A case that had a slice of one element of a dimension without any, which no builder takes."""
+    assert "mir.dynamic_slice" in random_case(2615, 9524)[0].module.to_text()
 
 
 def test_twenty_random_cases_are_right() -> None:

@@ -57,15 +57,25 @@ def conv_transpose2d(
     """A convolution of dy, and the products of x with what its kernels meet of dy."""
     if Size.of(0) in m.sizes_of(x):  # then dy may be too small for the kernels
         return zeros_like(m, x), zeros_like(m, weight)
-    by_x, own = m.conv2d(at.dy, weight, **geometry), x
+    dy, strides = at.dy, geometry.get("stride", (1, 1))
     for axis, extra in ((2, output_padding[0]), (3, output_padding[1])):
-        more = extra // geometry.get("stride", (1, 1))[axis - 2]
+        if m.sizes_of(x)[axis].constant is None:  # where it is 0, dy has to be long enough for kernels all the same
+            dy = _longer(m, dy, axis, strides[axis - 2] - 1 - extra)
+    by_x, own = m.conv2d(dy, weight, **geometry), x
+    for axis, extra in ((2, output_padding[0]), (3, output_padding[1])):
+        more = extra // strides[axis - 2]
         if more:  # the padding has room for further pixels, of which x has none
             by_x = m.slice(by_x, axis, 0, m.sizes_of(x)[axis])
-            sizes = m.sizes_of(own)
-            zeros = m.expand(m.constant(0.0, x.dtype), [*sizes[:axis], more, *sizes[axis + 1 :]])
-            own = m.concat([own, zeros], axis)
-    return by_x, m.conv2d_backward_weight(at.dy, own, kernel_size=_kernel_size(weight), **geometry)
+            own = _longer(m, own, axis, more)
+    return by_x, m.conv2d_backward_weight(dy, own, kernel_size=_kernel_size(weight), **geometry)
+
+
+def _longer(m: Builders, x: Value, axis: int, more: int) -> Value:
+    """A value with so many zeros behind it along a dimension; itself where that is no positive number."""
+    if more <= 0:
+        return x
+    sizes = m.sizes_of(x)
+    return m.concat([x, m.expand(m.constant(0.0, x.dtype), [*sizes[:axis], more, *sizes[axis + 1 :]])], axis)
 
 
 multilinear(mir.ConvOp, mir.Conv2dBackwardInputOp, mir.Conv2dBackwardWeightOp, mir.ConvTranspose2dOp)
@@ -108,10 +118,20 @@ class Windows:
 
         return cls(m, x, places(2), places(3))
 
+    @property
+    def _is_empty(self) -> bool:
+        """Whether the image has no pixels: its windows are padding alone."""
+        return Size.of(0) in self.m.sizes_of(self.x)[2:]
+
     def elements(self, x: Value) -> Value:
-        """The elements of an image like x; any of it where there are none."""
-        rows = taken(self.m, x, self.rows, 2)
-        return self.m.transpose(taken(self.m, rows, self.columns, 4), [0, 1, 2, 4, 3, 5])
+        """The elements of an image like x; any number where there are none."""
+        m = self.m
+        if self._is_empty:
+            n, channels, *_ = m.sizes_of(x)
+            (high, height), (wide_, width) = m.sizes_of(self.rows), m.sizes_of(self.columns)
+            return m.expand(m.constant(0.0, x.dtype), [n, channels, high, wide_, height, width])
+        rows = taken(m, x, self.rows, 2)
+        return m.transpose(taken(m, rows, self.columns, 4), [0, 1, 2, 4, 3, 5])
 
     def inside(self) -> Value:
         """Which elements there are: i1 [Ho, Wo, kH, kW]."""
@@ -127,6 +147,8 @@ class Windows:
     def summed(self, elements: Value) -> Value:
         """The sum of what elements of windows add to each place of the image; those outside add nothing."""
         m = self.m
+        if self._is_empty:
+            return zeros_like(m, self.x)
         back = m.transpose(elements, [0, 1, 2, 4, 3, 5])
         rows = m.scatter_add(back, self.columns, m.gather(self.x, self.rows, 2), 4)
         return m.scatter_add(rows, self.rows, self.x, 2)

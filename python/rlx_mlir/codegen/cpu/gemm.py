@@ -9,6 +9,7 @@ of at most 4) by [K, N] read the weights where they are, which is the same chain
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +19,12 @@ from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
 from .gemm_packed import (
+    K_BLOCK,
     PREFETCH_BYTES,
     ROW_BLOCK,
+    ExactTiles,
     are_single_rows,
     block_length,
-    exact_gemm,
     over_row_groups,
     panels_per_unit,
     row_reader,
@@ -49,6 +51,16 @@ __all__ = ["Matrix", "column_reader", "copy_columns", "copy_transposed", "gemm_d
 SMALL_BYTES = 32768
 """A weight of at most so many bytes as f32, or f64, stays in the nearest cache: its columns are read where they are."""
 
+WIDE_COLUMNS = 512
+"""From so many columns on, a unit has four vectors of them side by side, where vectors have 512 bits.
+
+Six rows of x that lie a power of two apart stay in a nearest cache of eight ways; the twelve of tiles of two vectors
+don't. Besides, x is read half as often, and rows of weights are copied 256 bytes at a time."""
+
+UNIT_ROWS = 256
+"""About so many rows are a unit's, where there are twice as many: copying columns of weights costs little beside their
+products, sums of blocks of K stay in a near cache, and threads have enough units."""
+
 FEW_ROWS = 4
 """The largest static M that reads rows of weights [K, N] where they are."""
 
@@ -66,83 +78,141 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     """The kernel of a product with dense weights.
 
     Operands: x [..., K], then the weights [K, N] ([N, K] with transpose_rhs), then the program's arguments; then the
-    outputs [..., N]; all of the product's element type. Units are groups of neighbouring columns.
+    outputs [..., N]; all of the product's element type. Units are neighbouring columns, of many rows some.
     """
     weights = product.program.accumulators
-    rows = max(product.rows or 0, 1)
     few = are_single_rows(product.x_shape) if transpose_rhs else product.rows is not None and product.rows <= FEW_ROWS
-    wide = wide_type(product.element)
-    lanes, line = target.lanes(wide), line_columns(wide)
-    if not few:
-        columns = panels_per_unit(target, weights) * line
-    else:
-        columns = PANEL_ROWS if transpose_rhs else FEW_VECTORS * lanes
     shape = (product.n, product.k) if transpose_rhs else (product.k, product.n)
     operands = [
         ("x", memref(product.x_shape, product.element)),
         *((f"w{i}", memref(shape, product.element)) for i in range(weights)),
         *product.arguments(),
     ]
-    groups = tile_groups(target, weights)
-    block = block_length(product.k, 32)
-    together = 0 if transpose_rhs else max(1, FEW_BYTES * 8 // (columns * weights * rows * ELEMENT_BITS[wide]))
-    direct = not transpose_rhs and product.n * product.k * ELEMENT_BITS[wide] <= 8 * SMALL_BYTES
-
-    def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value | None]:
-        most = em.imin(row_count(em, values[0]), ROW_BLOCK) if few else None
-        reader = row_reader(em, target, product, scratch, most, block)
-        if most is not None:
-            waiting = em.imax(most, 1) * max(together, 1)
-            return Accumulators(em, target, product, columns, scratch, waiting), reader, None
-        shape = [0 if direct else len(groups), block, len(groups[0]) * line]
-        part = scratch.take(shape, wide, ELEMENT_BITS[wide] // 8)
-        count = row_count(em, values[0]) if block < product.k else tile_rows(target)[0]
-        return Accumulators(em, target, product, columns, scratch, count), reader, part
-
-    def body(
-        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
-    ) -> None:
-        accumulators, reader, part = layout(em, values, scratch)
-        dense = values[1 : 1 + weights]
-        if part is None:
-            x, whole = em.rows(values[0]), product.k % lanes == 0
-
-            def rows_of(first: Index, count: Index) -> None:
-                reader.bind(x, first, count, 0, product.k, whole=whole)
-                units = _Units(target, product, values, outputs, (begin, end), (first, count))
-                _few_units(units, together, accumulators, reader)
-
-            row_blocks(em, row_count(em, values[0]), ROW_BLOCK, rows_of)
-            return
-
-        def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
-            if direct:
-                starts = [(dense[weight], unit * columns + line * p) for weight, p in groups[g]]
-                readers = [
-                    column_reader(em, target, product.n, 2 * line, weight, start + i)
-                    for weight, start in starts
-                    for i in range(0, line, lanes)
-                ]
-                return lambda k, v: readers[v](k)
-            copy = copy_transposed if transpose_rhs else copy_columns
-            for p, (weight, position) in enumerate(groups[g]):
-                first = unit * columns + position * line
-                matrix = Matrix(dense[weight], product.n, product.k)
-                copy(em, target, matrix, first, (k0, k1), decoded, (g, p * line))
-            return None
-
-        parts = (accumulators, reader, part)
-        exact_gemm(em, target, product, values, outputs, (begin, end), parts, groups, 32, decode)
-
+    kernel = (_FewRows if few else _Tiled)(target, product, transpose_rhs)
     return write_kernel(
         product.name,
         operands,
         product.outputs(),
-        units=lambda em, values: -(-product.n // columns),
-        scratch=layout,
-        body=body,
+        units=kernel.units,
+        scratch=kernel.parts,
+        body=kernel.body,
         order=product.operand_order,
     )
+
+
+class _Tiled:
+    """The code of a product of many rows: units are blocks of columns, of some rows each."""
+
+    def __init__(self, target: Target, product: Product, transposed: bool) -> None:
+        self.target, self.product, self.transposed = target, product, transposed
+        self.weights = product.program.accumulators
+        self.wide = wide_type(product.element)
+        self.lanes, self.line = target.lanes(self.wide), line_columns(self.wide)
+        self.groups = tile_groups(target, self.weights)
+        self.block = block_length(product.k, 32)
+        lines = panels_per_unit(target, self.weights)
+        if self._is_wide(2 * lines * self.line):
+            lines *= 2
+            self.groups = [[(0, p) for p in range(lines)]]
+            self.block = block_length(product.k, 32, K_BLOCK)
+        self.columns = lines * self.line
+        self.tiles = tile_rows(target, lines * self.line // self.lanes)
+        self.direct = not transposed and product.n * product.k * ELEMENT_BITS[self.wide] <= 8 * SMALL_BYTES
+
+    def _is_wide(self, columns: int) -> bool:
+        """Whether units are twice as wide, `columns`: that makes neither few units nor many columns beyond N."""
+        n = self.product.n
+        is_even = n % (2 * columns) == 0 or n >= 4 * WIDE_COLUMNS
+        return self.target.vector_bits == 512 and self.weights == 1 and n >= WIDE_COLUMNS and is_even
+
+    def _rows(self, em: Emitter, x: Value) -> tuple[Index, Index, Index]:
+        """All rows, the number of blocks of them, and how many a block has: whole tiles, but for the last one."""
+        rows = row_count(em, x)
+        blocks = em.imax(rows // UNIT_ROWS, 1)
+        return rows, blocks, em.iceildiv(em.iceildiv(rows, blocks), self.tiles[0]) * self.tiles[0]
+
+    def units(self, em: Emitter, values: list[Value]) -> Index:
+        """Blocks of columns, and of rows."""
+        return self._rows(em, values[0])[1] * -(-self.product.n // self.columns)
+
+    def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value]:
+        """Takes the scratch memory."""
+        reader = RowReader(em, self.target, self.product.element, scratch, self.tiles[0], self.block)
+        shape = [0 if self.direct else len(self.groups), self.block, len(self.groups[0]) * self.line]
+        part = scratch.take(shape, self.wide, ELEMENT_BITS[self.wide] // 8)
+        count = self._rows(em, values[0])[2] if self.block < self.product.k else self.tiles[0]
+        return Accumulators(em, self.target, self.product, self.columns, scratch, count), reader, part
+
+    def body(
+        self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        """Computes a range of units: those of the same columns follow each other."""
+        parts = self.parts(em, values, scratch)
+        rows, blocks, size = self._rows(em, values[0])
+        x = em.rows(values[0])
+        tiles = ExactTiles(em, self.target, self.product, x, values, outputs, parts, self.groups, self.block)
+        with em.loop(begin, end, hint="unit") as unit:
+            column, first = unit.iv // blocks, unit.iv % blocks * size
+            count = rows if isinstance(blocks, int) and blocks == 1 else em.imin(em.imax(rows - first, 0), size)
+            tiles.unit(column, (first, count), functools.partial(self._decode, em, values, column))
+
+    def _decode(
+        self, em: Emitter, values: Sequence[Value], unit: Index, g: int, k0: Index, k1: Index, decoded: Value
+    ) -> Callable[[Index, int], Value] | None:
+        """Copies a unit's columns of a group of weights, or says how they are read where they are."""
+        dense, line, group = values[1 : 1 + self.weights], self.line, self.groups[g]
+        starts = [(dense[weight], unit * self.columns + line * p) for weight, p in group]
+        n, k = self.product.n, self.product.k
+        if self.direct:
+            readers = [
+                column_reader(em, self.target, n, self.columns, weight, start + i)
+                for weight, start in starts
+                for i in range(0, line, self.lanes)
+            ]
+            return lambda k, v: readers[v](k)
+        copy = copy_transposed if self.transposed else copy_columns
+        together = len(group) if self.weights == 1 else 1  # lines of one weight stand beside each other
+        for p, (weight, start) in enumerate(starts[::together]):
+            copy(em, self.target, Matrix(weight, n, k), (start, line * together), (k0, k1), decoded, (g, p * line))
+        return None
+
+
+class _FewRows:
+    """The code of a product of few rows, which reads weights where they are: units are blocks of columns."""
+
+    def __init__(self, target: Target, product: Product, transposed: bool) -> None:
+        self.target, self.product, self.transposed = target, product, transposed
+        self.weights = product.program.accumulators
+        wide = wide_type(product.element)
+        self.columns = PANEL_ROWS if transposed else FEW_VECTORS * target.lanes(wide)
+        waiting = self.columns * self.weights * max(product.rows or 0, 1) * ELEMENT_BITS[wide]
+        self.together = 0 if transposed else max(1, FEW_BYTES * 8 // waiting)
+
+    def units(self, em: Emitter, values: list[Value]) -> Index:
+        """Blocks of columns."""
+        return -(-self.product.n // self.columns)
+
+    def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader]:
+        """Takes the scratch memory."""
+        most = em.imin(row_count(em, values[0]), ROW_BLOCK)
+        reader = row_reader(em, self.target, self.product, scratch, most, self.product.k)
+        waiting = em.imax(most, 1) * max(self.together, 1)
+        return Accumulators(em, self.target, self.product, self.columns, scratch, waiting), reader
+
+    def body(
+        self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        """Computes a range of units."""
+        accumulators, reader = self.parts(em, values, scratch)
+        x, k = em.rows(values[0]), self.product.k
+        lanes = accumulators.lanes
+
+        def rows_of(first: Index, count: Index) -> None:
+            reader.bind(x, first, count, 0, k, whole=k % lanes == 0)
+            units = _Units(self.target, self.product, values, outputs, (begin, end), (first, count))
+            _few_units(units, self.together, accumulators, reader)
+
+        row_blocks(em, row_count(em, values[0]), ROW_BLOCK, rows_of)
 
 
 def _column_mask(em: Emitter, n: Index, column: Index, lanes: int) -> Value:
@@ -185,17 +255,24 @@ def copy_columns(
     em: Emitter,
     target: Target,
     weight: Matrix,
-    first: Index,
+    columns: tuple[Index, int],
     ks: tuple[Index, Index],
     decoded: Value,
     to: tuple[Index, int],
 ) -> None:
-    """w[k, first : first + line] into decoded[g, k - k0, column ...], (g, column) = to; line: `line_columns`."""
+    """w[k, first : first + width] into decoded[g, k - k0, column ...]: columns = (first, width), (g, column) = to.
+
+    Where that is more than two lines (`line_columns`), as many columns behind them are asked for: their lines of memory
+    lie on pages that are at hand, and they are copied next.
+    """
     wide = wide_type(element_of(weight.data.type))
-    lanes, line = target.lanes(wide), line_columns(wide)
-    readers = [column_reader(em, target, weight.n, 2 * line, weight.data, first + i) for i in range(0, line, lanes)]
+    (first, width), lanes, line = columns, target.lanes(wide), line_columns(wide)
+    whole = max(width, 2 * line)
+    readers = [column_reader(em, target, weight.n, whole, weight.data, first + i) for i in range(0, width, lanes)]
     with em.loop(*ks, hint="k") as k:
         row = weight.base + k.iv
+        for next_line in range(width, 2 * width, line) if width > 2 * line else ():
+            em.prefetch(weight.data, [row, first + next_line], 2)
         for v, read in enumerate(readers):
             em.vstore(read(row), decoded, [to[0], k.iv - ks[0], to[1] + v * lanes])
 
@@ -216,15 +293,15 @@ def copy_transposed(
     em: Emitter,
     target: Target,
     weight: Matrix,
-    first: Index,
+    columns: tuple[Index, int],
     ks: tuple[Index, Index],
     decoded: Value,
     to: tuple[Index, int],
 ) -> None:
-    """w[first : first + line, k] into decoded[g, k - k0, column ...]; rows beyond N repeat the last one."""
+    """w[first : first + width, k] into decoded[g, k - k0, column ...]; rows beyond N repeat the last one."""
     element = element_of(weight.data.type)
     lanes, line = target.lanes(wide_type(element)), line_columns(wide_type(element))
-    stored = vec(lanes, element)
+    (first, width), stored = columns, vec(lanes, element)
     k0, k1 = ks
     # A block of K is a multiple of `lanes` unless it is the last one.
     whole = weight.k is not None and weight.k % lanes == 0
@@ -232,10 +309,10 @@ def copy_transposed(
 
     def row_of(i: Index) -> Index:
         row = first + i
-        inside = row if _divides(2 * line, weight.n) else em.imin(row, weight.n - 1)
+        inside = row if _divides(max(width, 2 * line), weight.n) else em.imin(row, weight.n - 1)
         return weight.base + inside
 
-    with em.loop(0, line, lanes, hint="row") as group:
+    with em.loop(0, width, lanes, hint="row") as group:
         rows = [row_of(group.iv + i) for i in range(lanes)]
         with em.loop(k0, main, lanes, hint="k") as k:
             square = [target.widen(em, em.vload(weight.data, [row, k.iv], stored)) for row in rows]
@@ -243,7 +320,7 @@ def copy_transposed(
                 at = k.iv - k0 + j
                 em.vstore(column, decoded, [to[0], at, group.iv + to[1]])
     if not whole:
-        with em.loop(0, line, hint="row") as one, em.loop(main, k1, hint="k") as k:
+        with em.loop(0, width, hint="row") as one, em.loop(main, k1, hint="k") as k:
             value = target.widen(em, em.load(weight.data, [row_of(one.iv), k.iv]))
             em.store(value, decoded, [to[0], k.iv - k0, one.iv + to[1]])
 

@@ -617,9 +617,7 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
 
             def transpose(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
                 matrix = Matrix(dense[weight], sizes.n, product.k, here.base)
-                for side in range(2):
-                    at = unit * COLUMNS + side * SIDE
-                    copy_transposed(em, target, matrix, at, (k0, k1), tiles.decoded, (slot, side * SIDE))
+                copy_transposed(em, target, matrix, (unit * COLUMNS, COLUMNS), (k0, k1), tiles.decoded, (slot, 0))
 
             def fetch(unit: Index, weight: int) -> Callable[[Index, int], None]:
                 at = [unit * COLUMNS + side * SIDE for side in range(2)]

@@ -288,8 +288,7 @@ class _Blocks:
         self.wide = wide_type(product.element)
         self.lanes = target.lanes(self.wide)
         self.tiles = tile_rows(target)
-        self.line = line_columns(self.wide)
-        self.columns = 2 * self.line if target.vector_bits == 512 else self.line
+        self.columns = line_columns(self.wide) * (2 if target.vector_bits == 512 else 1)
         self.vectors = self.columns // self.lanes
         self.block = K_BLOCK if product.k is None else block_length(product.k, 32)
         self.blocked = product.k is None or self.block < product.k
@@ -365,8 +364,7 @@ class _Unit:
         write = copy_transposed if kernel.product.transpose_rhs else copy_columns
         for i, weight in enumerate(self.dense):
             matrix = Matrix(weight, self.sizes.n, kernel.product.k, self.place.base)
-            for part in range(0, kernel.columns, kernel.line):
-                write(em, kernel.target, matrix, self.column + part, (k0, k1), self.parts[2], (i, part))
+            write(em, kernel.target, matrix, (self.column, kernel.columns), (k0, k1), self.parts[2], (i, 0))
 
     def _loads(self, i: int, k0: Index) -> Callable[[Index, int], Value]:
         """What reads a vector of a row of a right operand."""

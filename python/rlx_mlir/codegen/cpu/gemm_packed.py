@@ -16,6 +16,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
 from rlx_mlir.codegen.specs import ProductSpec
@@ -42,13 +43,14 @@ from .target import Target
 
 __all__ = [
     "FEW_ROWS",
+    "K_BLOCK",
     "REGISTER_TILES",
+    "ExactTiles",
     "Group",
     "TiledPanels",
     "are_single_rows",
     "block_length",
     "decode_panel",
-    "exact_gemm",
     "gemm_panels",
     "multiply_tile",
     "over_row_groups",
@@ -90,10 +92,13 @@ def are_single_rows(x: Sizes) -> bool:
     return (rows is not None and rows <= FEW_ROWS) or (len(x) > 1 and x[-2] == 1)
 
 
-def tile_rows(target: Target) -> tuple[int, ...]:
-    """Rows of the register tiles, largest first; a tile is 32 (512 bits) or 16 columns wide."""
+def tile_rows(target: Target, vectors: int = 2) -> tuple[int, ...]:
+    """Rows of the register tiles, largest first.
+
+    A tile is 32 (512 bits) or 16 columns wide; with 512 bits it may be of four vectors, and of half as many rows.
+    """
     if target.vector_bits == 512:
-        return target.choices.limited((12, 8, 4, 2, 1))
+        return target.choices.limited((6, 4, 2, 1) if vectors > 2 else (12, 8, 4, 2, 1))
     if target.vector_bits == 256 or target.registers == 32:
         return target.choices.limited((6, 4, 2, 1))
     return target.choices.limited((2, 1))
@@ -111,9 +116,9 @@ def tile_groups(target: Target, weights: int) -> list[Group]:
     return [[(weight, 0)] for weight in range(weights)]
 
 
-def block_length(k: int, multiple: int) -> int:
-    """Elements of K that are decoded at once: K itself, or nearly equal blocks of whole `multiple`s."""
-    if k <= K_WHOLE:
+def block_length(k: int, multiple: int, whole: int = K_WHOLE) -> int:
+    """Elements of K that are decoded at once: up to `whole` K itself, else nearly equal blocks of whole `multiple`s."""
+    if k <= whole:
         return k
     blocks = -(-k // K_BLOCK)
     return -(-k // (blocks * multiple)) * multiple
@@ -129,77 +134,96 @@ def row_reader(
     return RowReader(em, target, product.element, scratch, rows, length)
 
 
-def exact_gemm(
-    em: Emitter,
-    target: Target,
-    product: Product,
-    operands: Sequence[Value],
-    outputs: Sequence[Value],
-    bounds: tuple[Value, Value],
-    parts: tuple[Accumulators, RowReader, Value],
-    groups: Sequence[Group],
-    step: int,
-    decode: Callable[[Index, int, Index, Index, Value], Callable[[Index, int], Value] | None],
-    row: Index | None = None,
-) -> None:
-    """The tiled product: for every unit, and every block of K, decode each group, then tiles over all rows, or one row.
+@dataclass(frozen=True)
+class ExactTiles:
+    """The tiled product: for a unit, and every block of K, decode each group, then tiles over the unit's rows.
 
-    operands: x, weights, arguments; `parts`, in scratch: products, rows of x as f32 if x is narrower, and decoded
-    weights [groups, block, columns], of the products' type.
-    decode(unit, group, first k, end of k, scratch) makes a group's elements ready in scratch, or returns a function
-    (k, vector) that loads them from where they are.
+    Attributes:
+        operands: x, weights, arguments; `x` is the first of them as [M, K].
+        parts: in scratch: products, rows of x as f32 if x is narrower, and decoded weights [groups, block, columns], of
+            the products' type.
+        groups: the tiles of a unit, side by side.
+        block: elements of K that are decoded at once, as of `block_length`.
     """
-    accumulators, reader, decoded = parts
-    weights = product.program.accumulators
-    x = em.rows(operands[0])
-    rows = row_count(em, operands[0]) if row is None else 1
-    first_row = 0 if row is None else row
-    sizes = tile_rows(target) if row is None else (1,)
-    block = block_length(product.k, step)
-    blocked = block < product.k
-    lanes = accumulators.lanes
-    group_columns = shape_of(decoded.type)[-1] or 0
-    vectors = group_columns // lanes
-    loads: list[Callable[[Index, int], Value] | None] = []
 
-    def tile(first: Index, size: int, k0: Index, k1: Index) -> None:
-        at = first if blocked else 0
-        reader.bind(x, first_row + first, size, k0, k1, whole=product.k % lanes == 0)
-        for g in range(len(groups)):
+    em: Emitter
+    target: Target
+    product: Product
+    x: Value
+    operands: Sequence[Value]
+    outputs: Sequence[Value]
+    parts: tuple[Accumulators, RowReader, Value]
+    groups: Sequence[Group]
+    block: int
+
+    @property
+    def _blocked(self) -> bool:
+        """Whether sums wait in scratch between blocks of K."""
+        return self.block < self.product.k
+
+    def unit(
+        self,
+        unit: Index,
+        rows: tuple[Index, Index],
+        decode: Callable[[int, Index, Index, Value], Callable[[Index, int], Value] | None],
+    ) -> None:
+        """Computes a unit of columns, of some rows: (the first one, how many).
+
+        decode(group, first k, end of k, scratch) makes a group's elements ready in scratch, or returns a function
+        (k, vector) that loads them from where they are.
+        """
+        em, k = self.em, self.product.k
+        accumulators, _, decoded = self.parts
+        arguments = self.operands[1 + self.product.program.accumulators :]
+        first_row, count = rows
+        vectors = (shape_of(decoded.type)[-1] or 0) // accumulators.lanes
+        sizes = tile_rows(self.target, vectors)
+
+        def over_rows(k0: Index, k1: Index) -> None:
+            loads = [decode(g, k0, k1, decoded) for g in range(len(self.groups))]
+
+            def one(first: Index, size: int) -> None:
+                self._tile(first_row, first, size, (k0, k1), loads)
+                if not self._blocked:
+                    accumulators.finish(arguments, self.outputs, unit, first_row + first, size)
+
+            row_tiles(em, count, sizes, one)
+
+        if not self._blocked:
+            over_rows(0, k)
+            return
+        accumulators.clear(count)
+        with em.loop(0, k, self.block, hint="kb") as kb:
+            over_rows(kb.iv, em.imin(kb.iv + self.block, k))
+        accumulators.finish(arguments, self.outputs, unit, first_row, count)
+
+    def _tile(
+        self,
+        first_row: Index,
+        first: Index,
+        size: int,
+        ks: tuple[Index, Index],
+        loads: Sequence[Callable[[Index, int], Value] | None],
+    ) -> None:
+        """The sums of a tile of rows, `first` of which is counted from `first_row`, along a block of K."""
+        em, (accumulators, reader, decoded) = self.em, self.parts
+        group_columns, lanes, type = shape_of(decoded.type)[-1] or 0, accumulators.lanes, accumulators.type
+        vectors = group_columns // lanes
+        at = first if self._blocked else 0
+        reader.bind(self.x, first_row + first, size, *ks, whole=self.product.k % lanes == 0)
+        for g, own_load in enumerate(loads):
 
             def from_scratch(k: Index, v: int, g: int = g) -> Value:
-                return em.vload(decoded, [g, k - k0, v * lanes], accumulators.type)
+                return em.vload(decoded, [g, k - ks[0], v * lanes], type)
 
-            load = loads[g] or from_scratch
             columns = [g * group_columns + v * lanes for v in range(vectors)]
-            type = accumulators.type
             sums = [[em.zero(type)] * vectors] * size
-            if blocked:
+            if self._blocked:
                 sums = [[em.vload(accumulators.data, [at + r, c], type) for c in columns] for r in range(size)]
-            sums = multiply_tile(em, target, reader, (k0, k1), product.k, load, sums)
+            sums = multiply_tile(em, self.target, reader, ks, self.product.k, own_load or from_scratch, sums)
             for r, own in enumerate(sums):
                 for total, column in zip(own, columns, strict=True):
                     em.vstore(total, accumulators.data, [at + r, column])
-
-    with em.loop(bounds[0], bounds[1], hint="unit") as unit:
-
-        def over_rows(k0: Index, k1: Index) -> None:
-            loads[:] = [decode(unit.iv, g, k0, k1, decoded) for g in range(len(groups))]
-
-            def one(first: Index, size: int) -> None:
-                tile(first, size, k0, k1)
-                if not blocked:
-                    accumulators.finish(operands[1 + weights :], outputs, unit.iv, first_row + first, size)
-
-            row_tiles(em, rows, sizes, one)
-
-        if not blocked:
-            over_rows(0, product.k)
-        else:
-            accumulators.clear(rows)
-            with em.loop(0, product.k, block, hint="kb") as kb:
-                over_rows(kb.iv, em.imin(kb.iv + block, product.k))
-            accumulators.finish(operands[1 + weights :], outputs, unit.iv, first_row, rows)
 
 
 def multiply_tile(
@@ -252,8 +276,7 @@ class TiledPanels:
         self._weights = product.program.accumulators
         self._panels = -(-product.n // PANEL_ROWS)
         self._groups = tile_groups(target, self._weights)
-        self._step = max(RUN, layout.block)
-        self.block = block_length(product.k, self._step)
+        self.block = block_length(product.k, max(RUN, layout.block))
 
     @property
     def units(self) -> int:
@@ -288,31 +311,22 @@ class TiledPanels:
         parts: tuple[Accumulators, RowReader, Value],
         row: Index | None = None,
     ) -> None:
-        """Computes some units, of all rows or of one. values: x, weights, arguments; parts: as of `exact_gemm`."""
+        """Computes some units, of all rows or of one. values: x, weights, arguments; parts: as of `ExactTiles`."""
         flat = [em.flat(value) for value in values[1 : 1 + self._weights]]
+        x = em.rows(values[0])
+        rows = (0, row_count(em, values[0])) if row is None else (row, 1)
+        tiles = ExactTiles(em, self._target, self._product, x, values, outputs, parts, self._groups, self.block)
+        with em.loop(*units, hint="unit") as unit:
 
-        def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
-            assert isinstance(unit, Value)
-            here = [self.panel(em, flat[weight], unit, position) for weight, position in self._groups[g]]
-            if self._layout.name == "f32":
-                return lambda k, v: here[v // here[0].vectors].floats(k, v % here[0].vectors)
-            for p, panel in enumerate(here):
-                decode_panel(em, panel, decoded, (g, p * PANEL_ROWS), k0, k1)
-            return None
+            def decode(g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
+                here = [self.panel(em, flat[weight], unit.iv, position) for weight, position in self._groups[g]]
+                if self._layout.name == "f32":
+                    return lambda k, v: here[v // here[0].vectors].floats(k, v % here[0].vectors)
+                for p, panel in enumerate(here):
+                    decode_panel(em, panel, decoded, (g, p * PANEL_ROWS), k0, k1)
+                return None
 
-        exact_gemm(
-            em,
-            self._target,
-            self._product,
-            values,
-            outputs,
-            units,
-            parts,
-            self._groups,
-            self._step,
-            decode,
-            row,
-        )
+            tiles.unit(unit.iv, rows, decode)
 
 
 def gemm_panels(target: Target, product: Product, scheme: str) -> str:
