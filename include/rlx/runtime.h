@@ -137,7 +137,8 @@ typedef struct rlx_token {
   size_t bytes;
 } rlx_token;
 
-/* Chooses the next token, which is part of the session from then on, unless it ends the text. */
+/* Chooses the next token, which is part of the session from then on, unless it ends the text, or no
+ * position is left for it. */
 rlx_status rlx_session_next(rlx_session *session, rlx_token *token);
 
 #ifdef __cplusplus

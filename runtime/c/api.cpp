@@ -4,8 +4,11 @@
 #define RLX_PREFIX rlx
 #include "api.h"
 
+#include "runtime/utf8.h"
+
 #include <algorithm>
-#include <cstdio>
+#include <cstring>
+#include <string_view>
 
 using namespace rlx::runtime;
 using namespace rlx::runtime::c;
@@ -30,7 +33,19 @@ uint64_t handleWord() {
 
 rlx_status failed(const rlx_model *model, rlx_status status, const char *text) {
   lastError.model = model;
-  std::snprintf(lastError.text, sizeof(lastError.text), "%s", text);
+  // What files say is in texts: these stay UTF-8, and end with a whole character.
+  const std::string_view given(text);
+  size_t filled = 0;
+  uint32_t code;
+  for (size_t at = 0, count; at < given.size(); at += count) {
+    const size_t valid = readUtf8(given, at, code);
+    count = valid == 0 ? 1 : valid;
+    if (filled + count >= sizeof(lastError.text))
+      break;
+    std::memcpy(lastError.text + filled, valid == 0 ? "?" : text + at, count);
+    filled += count;
+  }
+  lastError.text[filled] = '\0';
   return status;
 }
 

@@ -2,7 +2,7 @@
 #include "json.h"
 
 #include "runtime/error.h"
-#include "utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -22,6 +22,9 @@ public:
     if (text.size() > kMostBytes)
       fail("a document has at most " + std::to_string(kMostBytes) + " bytes, but this one has " +
            std::to_string(text.size()));
+    if ((at = invalidUtf8(text)) != text.size())
+      fail("a document must be UTF-8");
+    at = 0;
     Value value = any(0);
     space();
     if (at != text.size())

@@ -2,7 +2,7 @@
 #include "pattern.h"
 
 #include "runtime/error.h"
-#include "utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <string>

@@ -177,6 +177,11 @@ void Session::settle() {
   messages.clear();
 }
 
+/// Tokens so far; one that was chosen behind the last position is none of them.
+size_t Session::taken() const {
+  return std::min(processed + (chosen >= 0 ? 1 : 0), size_t(model.info.context));
+}
+
 size_t Session::choices() const {
   const Tokenizer *tokenizer = model.info.text->findTokenizer();
   return tokenizer == nullptr ? values.size() : std::min(values.size(), tokenizer->size());
@@ -188,12 +193,12 @@ size_t Session::choices() const {
 
 size_t Session::count() const {
   std::lock_guard<std::mutex> guard(turn);
-  return processed + (chosen >= 0 ? 1 : 0);
+  return taken();
 }
 
 size_t Session::room() const {
   std::lock_guard<std::mutex> guard(turn);
-  return size_t(model.info.context) - processed - (chosen >= 0 ? 1 : 0);
+  return size_t(model.info.context) - taken();
 }
 
 void Session::feed(const int32_t *ids, size_t count) {
@@ -233,12 +238,11 @@ void Session::step(int32_t id) {
 
 void Session::truncate(size_t count) {
   std::lock_guard<std::mutex> guard(turn);
-  const size_t own = processed + (chosen >= 0 ? 1 : 0);
-  if (count > own)
-    throw InputError("a session of " + std::to_string(own) + " tokens can't be cut to " +
+  if (count > taken())
+    throw InputError("a session of " + std::to_string(taken()) + " tokens can't be cut to " +
                      std::to_string(count));
   messages.clear();
-  if (count < own)
+  if (count <= processed)
     chosen = -1;
   if (count < processed) {
     hasLogits = false; // those of another token

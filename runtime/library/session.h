@@ -61,6 +61,7 @@ private:
   void checkIds(const int32_t *ids, size_t count) const;
   void checkRoom(size_t count) const;
   void settle();
+  size_t taken() const;
   size_t choices() const;
 
   struct Cache {

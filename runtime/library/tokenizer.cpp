@@ -3,7 +3,7 @@
 
 #include "bytes.h"
 #include "runtime/error.h"
-#include "utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <queue>

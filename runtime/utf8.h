@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Characters of texts.
-#ifndef RLX_RUNTIME_LIBRARY_UTF8_H
-#define RLX_RUNTIME_LIBRARY_UTF8_H
+#ifndef RLX_RUNTIME_UTF8_H
+#define RLX_RUNTIME_UTF8_H
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace rlx::runtime::library {
+namespace rlx::runtime {
 
 /// Bytes of the character that begins at a byte, from 1 to 4, and which one it is; 0 where there is
 /// none, or it isn't written as Unicode has it.
@@ -56,6 +56,6 @@ inline void appendUtf8(std::string &text, uint32_t code) {
     text += char(0x80 | (code >> (6 * i) & 0x3f));
 }
 
-} // namespace rlx::runtime::library
+} // namespace rlx::runtime
 
-#endif // RLX_RUNTIME_LIBRARY_UTF8_H
+#endif // RLX_RUNTIME_UTF8_H
