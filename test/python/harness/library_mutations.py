@@ -86,7 +86,8 @@ def text(bundle: Path, target: Path, rng: random.Random) -> None:
     """Vocabulary, patterns and chat are something else."""
 
     def change(content: dict[str, bytes]) -> None:
-        begin = rng.randrange(max(1, len(content[TEXT]) - 400))
+        # Most of it are characters of patterns: bytes of tokens, at its start, and the chat, at its end, count as much.
+        begin = rng.choice((0, len(content[TEXT]) - 400, rng.randrange(len(content[TEXT]) - 400)))
         end = begin + 400
         content[TEXT] = content[TEXT][:begin] + flipped(content[TEXT][begin:end], rng) + content[TEXT][end:]
 

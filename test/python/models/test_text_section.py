@@ -220,9 +220,9 @@ def test_expressions_that_no_pre_tokenizer_has(expression: str) -> None:
 # Chats --------------------------------------------------------------------------------------------
 
 LLAMA3 = (
-    "{% for m in messages %}{% set c = '<|start|>' + m['role'] + '\n' + m['content'] | trim + '<|end|>' %}"
+    "{% for m in messages %}{% set c = '<|im_start|>' + m['role'] + '\n' + m['content'] | trim + '<|im_end|>' %}"
     "{% if loop.index0 == 0 %}{% set c = bos_token + c %}{% endif %}{{ c }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|start|>assistant\n' }}{% endif %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 GEMMA = (
     "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
@@ -232,8 +232,9 @@ GEMMA = (
     "{% if add_generation_prompt %}{{ '<model>' }}{% endif %}"
 )
 DEFAULT = (
-    "{% for m in messages %}{% if loop.first and messages[0]['role'] != 'system' %}<system>Be good<end>\n{% endif %}"
-    "{{ '<' + m['role'] + '>' + m['content'] + '<end>\n' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    "{% for m in messages %}{% if loop.first and messages[0]['role'] != 'system' %}<|im_start|>Be good<|im_end|>{% endif %}"
+    "{{ '<|im_start|>' + m['role'] + ' ' + m['content'] + '<|im_end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
 )
 PLAIN = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
 TEMPLATES = {"llama3": LLAMA3, "gemma": GEMMA, "default": DEFAULT, "plain": PLAIN, "tiny": tiny_models.TEMPLATE}
