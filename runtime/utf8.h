@@ -20,7 +20,11 @@ inline size_t readUtf8(std::string_view text, size_t at, uint32_t &code) {
     code = first;
     return 1;
   }
-  const size_t count = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  const size_t count = first < 0xc2   ? 0
+                       : first < 0xe0 ? 2
+                       : first < 0xf0 ? 3
+                       : first < 0xf5 ? 4
+                                      : 0;
   if (count == 0 || count > text.size() - at)
     return 0;
   code = first & (0x7fu >> count);

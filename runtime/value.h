@@ -21,7 +21,7 @@ struct Value {
 
   Kind kind = Kind::None;
   int64_t number = 0;
-  std::string text; // of something that is none of these: how it is shown
+  std::string text;         // of something that is none of these: how it is shown
   std::vector<Value> items; // of an object: names and values by turns
 
   static Value integer(int64_t number);

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Gives librlx_runtime.so bundles that somebody changed, in processes of their own, until the time is over.
 
-``python test/fuzz_library.py --seed 1 --minutes 10`` makes the bundle of a tiny model, and changes it again and again, as
-test/python/harness/library_mutations.py says. The status is 1 where a process ended otherwise than by itself; its last
-line names seed and number of the case.
+``python test/fuzz_library.py --seed 1 --minutes 10`` makes the bundle of a tiny model, and changes it again and again,
+as test/python/harness/library_mutations.py says. The status is 1 where a process ended otherwise than by itself; its
+last line names seed and number of the case.
 """
 
 from __future__ import annotations

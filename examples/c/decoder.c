@@ -3,9 +3,10 @@
  * Greedy generation by a decoder without Python: token ids in, token ids out, or their text.
  *
  *   rlx emit smollm2 --stage shared --name model -o build/libmodel.so
- *   cc -std=c99 -Ibuild examples/c/decoder.c build/libmodel.so -Wl,-rpath,'$ORIGIN' -o build/decoder
- *   build/decoder 20 504 3575 282 4649 314      20 tokens behind those of "The capital of France is"
- *   build/decoder build/model.vocabulary 20 504 3575 282 4649 314             their text, to its end
+ *   cc -std=c99 -Ibuild examples/c/decoder.c build/libmodel.so -Wl,-rpath,'$ORIGIN' -o
+ * build/decoder build/decoder 20 504 3575 282 4649 314      20 tokens behind those of "The capital
+ * of France is" build/decoder build/model.vocabulary 20 504 3575 282 4649 314             their
+ * text, to its end
  *
  * Text becomes ids elsewhere: by `tokenize` of the Python package, or a library of tokenizers.
  */

@@ -3,22 +3,23 @@
  * Bundles and artefacts without Python: the interface of librlx_runtime.so.
  *
  * A file that is opened is a handle like that of a library which `rlx emit --stage shared` writes:
- * `rlx_run`, `rlx_describe_buffer` and the other functions of rlx.h, which this header includes with
- * the prefix `rlx`, are there for it. A bundle's functions are its modules, with parameters; an
- * artefact is one function, whose parameters `rlx_set_parameter` gives as its code reads them
- * (`Executable.plan_params` in Python). Of language models there are tokenizers and sessions beside.
+ * `rlx_run`, `rlx_describe_buffer` and the other functions of rlx.h, which this header includes
+ * with the prefix `rlx`, are there for it. A bundle's functions are its modules, with parameters;
+ * an artefact is one function, whose parameters `rlx_set_parameter` gives as its code reads them
+ * (`Executable.plan_params` in Python). Of language models there are tokenizers and sessions
+ * beside.
  *
  * Ownership   A handle is given back by `rlx_free`, once no session of it is left; a session by
  * `rlx_session_free`. Texts that are given out belong to the handle, logits to the session.
  * Threads     All functions may be called from any thread. Calls on one session take turns, and so
- * do runs of one function of one handle, which all sessions of the handle use; other handles go on at
- * the same time. The library has one pool of worker threads.
- * Errors      Functions that can fail return a status; `rlx_error(model)` has what the last call of
- * this thread that failed says, of a handle, of its sessions, or of none (NULL) where a file couldn't
- * be opened. Nothing is thrown, and no file ends the process while it is opened: it is checked first.
- * What a file's code does when it runs is its author's: open only what you compiled, or somebody
- * whom you trust. A file must not be changed as long as it is open.
- * Texts       Bytes of UTF-8 and how many there are; no zero has to follow them.
+ * do runs of one function of one handle, which all sessions of the handle use; other handles go on
+ * at the same time. The library has one pool of worker threads. Errors      Functions that can fail
+ * return a status; `rlx_error(model)` has what the last call of this thread that failed says, of a
+ * handle, of its sessions, or of none (NULL) where a file couldn't be opened. Nothing is thrown,
+ * and no file ends the process while it is opened: it is checked first. What a file's code does
+ * when it runs is its author's: open only what you compiled, or somebody whom you trust. A file
+ * must not be changed as long as it is open. Texts       Bytes of UTF-8 and how many there are; no
+ * zero has to follow them.
  */
 #ifndef RLX_RUNTIME_H
 #define RLX_RUNTIME_H
@@ -40,16 +41,16 @@ typedef struct rlx_open_options {
   uint32_t version;  /* RLX_RUNTIME_VERSION */
   int32_t threads;   /* of one run, from 1 to 1024; 0: as many as the process may use, see
                         RLX_NUM_THREADS */
-  const char *level; /* of a bundle: the CPU whose code is taken, such as "x86-64-v3"; NULL: the best
-                        one that this machine can run */
+  const char *level; /* of a bundle: the CPU whose code is taken, such as "x86-64-v3"; NULL: the
+                        best one that this machine can run */
 } rlx_open_options;
 
 /* The library's RLX_RUNTIME_VERSION. */
 uint32_t rlx_runtime_version(void);
 
-/* Opens a bundle or an artefact; `options` may be NULL for what its zeros mean. `*model` is NULL where
- * that fails, and `rlx_error(NULL)` says why. Header, table, manifest and code are compared with their
- * digests before any of them is used; weights are mapped, and aren't. */
+/* Opens a bundle or an artefact; `options` may be NULL for what its zeros mean. `*model` is NULL
+ * where that fails, and `rlx_error(NULL)` says why. Header, table, manifest and code are compared
+ * with their digests before any of them is used; weights are mapped, and aren't. */
 rlx_status rlx_open(const char *path, const rlx_open_options *options, rlx_model **model);
 
 /* Reads all of a file, weights too, and compares digests; runs nothing. */
@@ -60,12 +61,13 @@ const char *rlx_level(const rlx_model *model);
 
 /* What a text becomes: flags. */
 enum {
-  RLX_SPECIAL = 1,  /* texts of control tokens become these: for formatted prompts, not for users' */
+  RLX_SPECIAL = 1, /* texts of control tokens become these: for formatted prompts, not for users' */
   RLX_NO_BEGIN = 2, /* without the token that begins texts, where there is one */
   RLX_BEHIND = 4    /* as what goes on behind another text: without what begins texts */
 };
 
-/* Token ids of a text. `*count` is how many there are; `ids` gets them where it has room for so many
+/* Token ids of a text. `*count` is how many there are; `ids` gets them where it has room for so
+ * many
  * (`capacity`), and may be NULL for a capacity of 0. */
 rlx_status rlx_tokenize(const rlx_model *model, const char *text, size_t bytes, int32_t flags,
                         int32_t *ids, size_t capacity, size_t *count);
@@ -91,15 +93,15 @@ size_t rlx_session_room(const rlx_session *session);
 /* Forgets all tokens but the first `count`; 0 is where a session starts. */
 rlx_status rlx_session_truncate(rlx_session *session, size_t count);
 
-/* Processes tokens as those of a prompt, in chunks: ids, or those of a text, of which RLX_SPECIAL is
- * the only flag. The first text of a session begins as texts do. */
+/* Processes tokens as those of a prompt, in chunks: ids, or those of a text, of which RLX_SPECIAL
+ * is the only flag. The first text of a session begins as texts do. */
 rlx_status rlx_session_feed(rlx_session *session, const int32_t *ids, size_t count);
 rlx_status rlx_session_feed_text(rlx_session *session, const char *text, size_t bytes,
                                  int32_t flags);
 
-/* Adds a message of a chat; "user", "system" and "assistant" are roles. Messages that were added are
- * processed together before the next token is chosen, put into the form of the model's template;
- * where the template has none that the bundle could take, the error says so, and
+/* Adds a message of a chat; "user", "system" and "assistant" are roles. Messages that were added
+ * are processed together before the next token is chosen, put into the form of the model's
+ * template; where the template has none that the bundle could take, the error says so, and
  * rlx_session_feed_text takes a prompt that is formatted. */
 rlx_status rlx_session_say(rlx_session *session, const char *role, const char *content,
                            size_t bytes);
@@ -110,13 +112,14 @@ rlx_status rlx_session_step(rlx_session *session, int32_t id);
 /* Logits of the next token, one for each id: they stay until the session is used again. */
 rlx_status rlx_session_logits(rlx_session *session, const float **logits, size_t *count);
 
-/* How tokens are chosen: see `rlx_mlir.models.sampling.Sampler`, whose choices these are with the same
- * seed, unless a number lies within rounding of a bound. A temperature of 0 takes the likeliest. */
+/* How tokens are chosen: see `rlx_mlir.models.sampling.Sampler`, whose choices these are with the
+ * same seed, unless a number lies within rounding of a bound. A temperature of 0 takes the
+ * likeliest. */
 typedef struct rlx_sampling {
   double temperature; /* at least 0 */
   int32_t top_k;      /* so many of the likeliest; 0: all */
   double top_p;       /* in (0, 1]: the likeliest whose probabilities reach it */
-  double min_p;       /* in [0, 1]: those that are at least so many times as likely as the likeliest */
+  double min_p; /* in [0, 1]: those that are at least so many times as likely as the likeliest */
   uint64_t seed;
 } rlx_sampling;
 

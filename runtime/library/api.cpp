@@ -75,9 +75,8 @@ rlx_status rlx_open(const char *path, const rlx_open_options *options, rlx_model
     const rlx_open_options given =
         options != nullptr ? *options : rlx_open_options{RLX_RUNTIME_VERSION, 0, nullptr};
     checkVersion(given.version, RLX_RUNTIME_VERSION);
-    *model = newHandle(library::openModel(&target(path, "a path"),
-                                          given.level == nullptr ? "" : given.level,
-                                          given.threads));
+    *model = newHandle(library::openModel(
+        &target(path, "a path"), given.level == nullptr ? "" : given.level, given.threads));
   });
 }
 
@@ -179,6 +178,5 @@ rlx_status rlx_session_sampling(rlx_session *session, const rlx_sampling *sampli
 }
 
 rlx_status rlx_session_next(rlx_session *session, rlx_token *token) {
-  return guardedSession(session,
-                        [&](Session &own) { target(token, "the token") = own.next(); });
+  return guardedSession(session, [&](Session &own) { target(token, "the token") = own.next(); });
 }

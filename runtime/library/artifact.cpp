@@ -27,9 +27,9 @@ struct ElementType {
   int64_t bytes, alignment;
 };
 constexpr ElementType kTypes[] = {
-    {"f32", 4, 4},  {"f16", 2, 2},  {"bf16", 2, 2}, {"f64", 8, 8}, {"f8E4M3FN", 1, 1},
-    {"f8E5M2", 1, 1}, {"i1", 1, 1},   {"i8", 1, 1},   {"i16", 2, 2}, {"i32", 4, 4},
-    {"i64", 8, 8},  {"ui8", 1, 1},  {"ui16", 2, 2}, {"ui32", 4, 4}, {"complex<f32>", 8, 4}};
+    {"f32", 4, 4},    {"f16", 2, 2}, {"bf16", 2, 2}, {"f64", 8, 8},  {"f8E4M3FN", 1, 1},
+    {"f8E5M2", 1, 1}, {"i1", 1, 1},  {"i8", 1, 1},   {"i16", 2, 2},  {"i32", 4, 4},
+    {"i64", 8, 8},    {"ui8", 1, 1}, {"ui16", 2, 2}, {"ui32", 4, 4}, {"complex<f32>", 8, 4}};
 
 const ElementType &typeNamed(std::string_view name) {
   for (const ElementType &type : kTypes)
@@ -61,8 +61,8 @@ public:
         for (const Value &size : shapeOf(buffer))
           if (size.kind == Value::Kind::Text && numberOf(size.text) == names.size()) {
             names.push_back(size.text);
-            symbols.items.push_back(Value::list(
-                {size, Value::integer(std::numeric_limits<int64_t>::max())}));
+            symbols.items.push_back(
+                Value::list({size, Value::integer(std::numeric_limits<int64_t>::max())}));
           }
     return Value::list({textOf(name), plan(), symbols, buffers("inputs"),
                         buffers("plan_parameters"), buffers("outputs"), conditions()});
@@ -140,11 +140,11 @@ private:
   }
 
   Value plan() const {
-    return Value::list({member("symbols"), member("arena_bytes"), member("slots"),
-                        member("kernels"), bufferNames("inputs"), bufferNames("plan_parameters"),
-                        bufferNames("outputs"), member("calls"), blocks(), positions(),
-                        Value::list({extents("inputs"), extents("plan_parameters"),
-                                     extents("outputs")})});
+    return Value::list(
+        {member("symbols"), member("arena_bytes"), member("slots"), member("kernels"),
+         bufferNames("inputs"), bufferNames("plan_parameters"), bufferNames("outputs"),
+         member("calls"), blocks(), positions(),
+         Value::list({extents("inputs"), extents("plan_parameters"), extents("outputs")})});
   }
 
   Value bufferNames(const char *kind) const {
@@ -191,8 +191,8 @@ private:
   }
 
   Value blocks() const {
-    return listed("blocks", {"kind", "parent", "part", "begin", "middle", "end", "steps", "flag",
-                             "swaps"});
+    return listed("blocks",
+                  {"kind", "parent", "part", "begin", "middle", "end", "steps", "flag", "swaps"});
   }
 
   Value positions() const {
@@ -211,9 +211,9 @@ private:
       const auto side = [&](const char *name) -> const std::vector<Value> & {
         return own.member(name, "a condition").asList(2, "a size (text, terms)");
       };
-      found.push_back(Value::list({side("left")[0], side("left")[1], side("right")[0],
-                                   side("right")[1], own.member("at_least", "a condition"),
-                                   own.member("where", "a condition")}));
+      found.push_back(
+          Value::list({side("left")[0], side("left")[1], side("right")[0], side("right")[1],
+                       own.member("at_least", "a condition"), own.member("where", "a condition")}));
     }
     return Value::list(std::move(found));
   }
@@ -285,8 +285,8 @@ Artifact readArtifact(std::string_view bytes, const std::string &name) {
                          " bytes, but its description says " + std::to_string(length) + " and " +
                          std::to_string(codeLength));
   try {
-    return translated(readJson(rest.substr(0, length)), std::string(rest.substr(length, codeLength)),
-                      name);
+    return translated(readJson(rest.substr(0, length)),
+                      std::string(rest.substr(length, codeLength)), name);
   } catch (const InputError &error) {
     throw ExecutionError(std::string("the artefact's description can't be read: ") + error.what());
   }

@@ -108,8 +108,7 @@ public:
     const Value &modules = member("modules");
     for (size_t i = 0; i + 1 < modules.items.size(); i += 2) {
       const std::string &name = modules.items[i].text;
-      const Container::Section &section =
-          container.section("artifact/" + name + "/" + level);
+      const Container::Section &section = container.section("artifact/" + name + "/" + level);
       if (!section.isCode)
         throw ExecutionError("section '" + section.name + "' is of kind 0, but code is of kind 1");
       Artifact own = readArtifact(container.read(section), name);
@@ -125,8 +124,8 @@ private:
   void readLevels() {
     const std::vector<Value> &found = member("levels").asList(-1, "'levels'");
     if (found.empty() || found.size() > kMostLevels)
-      throw InputError("'levels' must be 1 to " + std::to_string(kMostLevels) +
-                       ", but there are " + std::to_string(found.size()));
+      throw InputError("'levels' must be 1 to " + std::to_string(kMostLevels) + ", but there are " +
+                       std::to_string(found.size()));
     std::set<std::string> names;
     for (const Value &own : found) {
       const std::string &triple = own.member("triple", "a level").asText("a triple");
@@ -241,8 +240,7 @@ std::unique_ptr<OpenedModel> openBundle(const std::string &path,
                                         const std::string &asked, int threads) {
   const auto container =
       named(path, [&] { return std::make_unique<const Container>(std::move(file)); });
-  const auto manifest =
-      named(path, [&] { return std::make_unique<const Manifest>(*container); });
+  const auto manifest = named(path, [&] { return std::make_unique<const Manifest>(*container); });
   const Level &level = manifest->level(asked, path);
   return named(path, [&] {
     FileInfo info;

@@ -15,9 +15,9 @@ namespace rlx::runtime::library {
 
 /// What is known of an opened file beside its functions.
 struct FileInfo {
-  std::string level;               // that the code is for; empty of an artefact
-  std::string kind;                // "decoder", "encoder", or empty of an artefact
-  int64_t context = 0, chunk = 0;  // of a decoder: positions, and tokens of a prompt at once
+  std::string level;                // that the code is for; empty of an artefact
+  std::string kind;                 // "decoder", "encoder", or empty of an artefact
+  int64_t context = 0, chunk = 0;   // of a decoder: positions, and tokens of a prompt at once
   std::unique_ptr<const Text> text; // of a decoder; null of everything else
 };
 

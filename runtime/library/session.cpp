@@ -105,8 +105,8 @@ void Session::bindOutput(Program &own, size_t index) {
   if (!buffer.tied || buffer.tied->kind != c::kInput)
     failDecoder(what + " is neither logits nor a cache");
   // A cache of this session, which is updated where it is.
-  own.outputs[index] = {cache(own.function->spec.buffers[c::kInput][buffer.tied->index].name, bytes),
-                        bytes};
+  own.outputs[index] = {
+      cache(own.function->spec.buffers[c::kInput][buffer.tied->index].name, bytes), bytes};
 }
 
 //===----------------------------------------------------------------------===//

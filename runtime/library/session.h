@@ -48,7 +48,7 @@ private:
     std::vector<int64_t> sizes;
     std::vector<rlx_input> inputs;
     std::vector<rlx_output> outputs;
-    size_t tokensAt = 0;                 // among inputs
+    size_t tokensAt = 0;                  // among inputs
     ptrdiff_t seqAt = -1, outputsAt = -1; // among sizes
   };
 

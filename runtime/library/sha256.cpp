@@ -84,7 +84,8 @@ private:
   }
 
   /// The fractions of the square roots of the first 8 primes.
-  uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   uint8_t block[kBlock];
   size_t filled = 0;
   uint64_t total = 0;

@@ -70,8 +70,9 @@ void ChatForm::check(const std::vector<Message> &messages, bool behindAnswer) co
     if (own == "system" && (i > 0 || behindAnswer))
       throw InputError("a system's message must be the first one of a conversation");
     if (alternates && own != "system" && own != (last == "user" ? "assistant" : "user"))
-      throw InputError("the chat template takes messages of users and answers in turn, but message " +
-                       std::to_string(i) + " is of the role '" + own + "'");
+      throw InputError(
+          "the chat template takes messages of users and answers in turn, but message " +
+          std::to_string(i) + " is of the role '" + own + "'");
     if (own != "system")
       last = own;
   }
@@ -110,7 +111,8 @@ const Tokenizer &Text::tokenizer() const {
 
 const ChatForm &Text::chat() const {
   if (!form)
-    throw InputError("messages can't become a prompt: " + noChat + "; give a prompt that is "
+    throw InputError("messages can't become a prompt: " + noChat +
+                     "; give a prompt that is "
                      "formatted already");
   return *form;
 }

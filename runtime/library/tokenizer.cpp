@@ -83,7 +83,8 @@ Tokenizer::Tokenizer(const Value &described) {
     ofByte.push_back(int32_t(id));
   }
   if (ofByte.size() != 256 && !(sentences && ofByte.empty()))
-    throw InputError("there are 256 bytes, but " + std::to_string(ofByte.size()) + " tokens of them");
+    throw InputError("there are 256 bytes, but " + std::to_string(ofByte.size()) +
+                     " tokens of them");
   if (!parts[8].isNone()) {
     checkId(parts[8].asInteger("the id that begins texts"), "the id that begins texts");
     begin = int32_t(parts[8].number);
@@ -166,7 +167,9 @@ void Tokenizer::listTexts() {
   shownStarts.push_back(uint32_t(shown.size()));
   if (sentences && unknown < 0)
     throw InputError("no token stands for what is unknown");
-  const auto longer = [&](int32_t one, int32_t other) { return raw(one).size() > raw(other).size(); };
+  const auto longer = [&](int32_t one, int32_t other) {
+    return raw(one).size() > raw(other).size();
+  };
   std::stable_sort(special.begin(), special.end(), longer);
   std::stable_sort(userDefined.begin(), userDefined.end(), longer);
 }

@@ -80,7 +80,7 @@ private:
   std::string content, shown; // bytes of all tokens: as texts have them, and as they are shown
   std::vector<uint32_t> starts, shownStarts;
   std::vector<uint8_t> types;
-  std::vector<bool> matched; // of each token, whether text becomes it by merging
+  std::vector<bool> matched;                 // of each token, whether text becomes it by merging
   std::vector<int32_t> special, userDefined; // what is cut out, the longest first
   std::unordered_map<uint64_t, Merge> merges;
   std::vector<float> scores;

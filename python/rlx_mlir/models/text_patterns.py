@@ -3,8 +3,8 @@
 
 A part of an expression is a list, whose first number says what it is: (0, first, last, …) a character in one of some
 ranges, in order; (1, part, …) parts in turn; (2, part, …) the first of them that leads on; (3, least, most, part) as
-many as there are, most being -1 where nothing bounds it; (4, part) where the part doesn't follow; (5,) the end of a line.
-runtime/library/pattern.cpp runs them.
+many as there are, most being -1 where nothing bounds it; (4, part) where the part doesn't follow; (5,) the end of a
+line. runtime/library/pattern.cpp runs them.
 
 Which characters a class has is asked of the library `tokenizers`, whose version of Unicode decides what ids texts have.
 """

@@ -5,8 +5,8 @@ It is what `rlx_mlir.runtime.encoding` writes of (version, tokenizer, chat), whi
 tokenizer or a chat that can't be written so is a text instead, which says why: users of the bundle then give ids, or
 prompts that are formatted.
 
-A chat template is a program. Most put fixed texts around each message, and that is written: texts are found by rendering
-messages whose contents are marks, and kept where they give what the template does for a set of conversations.
+A chat template is a program. Most put fixed texts around each message, and that is written: texts are found by
+rendering messages whose contents are marks, and kept where they give what the template does for a set of conversations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BudgetError, ChatTemplateError, RlxError, TokenizerError, UnsupportedError
+from ..errors import BudgetError, ChatTemplateError, RlxError, UnsupportedError
 from ..runtime.encoding import encode
 from .chat import ChatTemplate
 from .json_tokenizer import tokenizer_of
@@ -34,6 +34,7 @@ _NO_TOKEN = 0xFFFFFFFF
 _UNMATCHED = 0x80
 
 _PREFIX = "tokenizer.ggml."
+_ALPHABET = byte_alphabet()
 
 
 def text_section(metadata: Mapping[str, Any]) -> bytes:
@@ -56,8 +57,8 @@ def text_section(metadata: Mapping[str, Any]) -> bytes:
 
 
 def described(metadata: Mapping[str, Any]) -> list[Any]:
-    """The tokenizer of a vocabulary of GGUF: kind, bytes and offsets of tokens, types, merges or scores, patterns, whether
-    a piece may be a token without merging, tokens of bytes, and what begins and ends texts.
+    """The tokenizer of a vocabulary of GGUF: kind, bytes and offsets of tokens, types, merges or scores, patterns,
+    whether a piece may be a token without merging, tokens of bytes, and what begins and ends texts.
 
     Raises TokenizerError where there is none, or a broken one, UnsupportedError for one of `tokenizer.json`.
     """
@@ -69,7 +70,7 @@ def described(metadata: Mapping[str, Any]) -> list[Any]:
         merges = _merges(tokenizer.tokens, metadata[f"{_PREFIX}merges"])
         patterns = [parsed(expression) for expression in PRE_TOKENIZERS[pre]]
         places = {token: index for index, token in enumerate(tokenizer.tokens)}
-        of_byte = {byte: places.get(character, _NO_TOKEN) for character, byte in byte_alphabet().items()}
+        of_byte = {byte: places.get(character, _NO_TOKEN) for character, byte in _ALPHABET.items()}
     else:
         merges = np.asarray(metadata[f"{_PREFIX}scores"], "<f4").tobytes()
         patterns = []
@@ -98,18 +99,14 @@ def _token(tokenizer: Tokenizer, index: int) -> tuple[bytes, int]:
     """The bytes of a token as texts have them, and its type."""
     text, kind = tokenizer.tokens[index], tokenizer.types[index]
     if tokenizer.kind == "gpt2":
-        in_alphabet = bool(text) and not set(text) - byte_alphabet().keys()
         own = tokenizer.token_bytes(index, special=True)
-        return own, kind if in_alphabet and kind == TokenType.NORMAL else kind | _matched(text, own)
+        # Texts of control tokens aren't written in the alphabet, though some could be.
+        made = bool(text) and not set(text) - _ALPHABET.keys() and own == bytes(_ALPHABET[each] for each in text)
+        return own, kind | (0 if made else _UNMATCHED)
     # Spaces are merged as such; a token whose text has one in its own way is never made.
     own = text.encode() if kind == TokenType.USER_DEFINED else tokenizer.token_bytes(index, special=True)
     unmatched = kind == TokenType.BYTE or " " in text or (kind != TokenType.NORMAL and _SPACE in text)
     return own, kind | (_UNMATCHED if unmatched or not text else 0)
-
-
-def _matched(text: str, own: bytes) -> int:
-    """Whether a token of byte-level BPE is found by its bytes: control tokens' are their texts, which aren't in bytes."""
-    return 0 if text and text.isascii() and text.encode() == own and " " not in text else _UNMATCHED
 
 
 def _merges(tokens: Sequence[str], merges: Iterable[str]) -> bytes:
@@ -129,7 +126,10 @@ def _merges(tokens: Sequence[str], merges: Iterable[str]) -> bytes:
 #: Contents that no template writes by itself, and that are only their own when they are trimmed.
 _MARKS = {role: f"\u2039{role} mark\u203a" for role in ("system", "user", "assistant")}
 #: Contents that templates might treat in their own ways.
-_CONTENTS = ("Hi", "", " a \n b\n", "\u3000wide\u00a0", "{{ x }} <b>&amp;</b> 'q' \"p\"", "<|im_end|> [/INST] </s>", "\u00e9\U0001f9a5")
+_CONTENTS = (
+    *("Hi", "", " a \n b\n", "\u3000wide\u00a0", "{{ x }} <b>&amp;</b> 'q' \"p\""),
+    *("<|im_end|> [/INST] </s>", "\u00e9\U0001f9a5"),
+)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,9 @@ class ChatForm:
         for shape, number in itertools.product(shapes, range(len(_CONTENTS))):
             messages = [{"role": role, "content": next(contents)} for role in shape]
             if template.render(messages) != self.render(messages):
-                raise UnsupportedError(f"the chat template doesn't put fixed texts around messages, as of {messages}"[:400])
+                raise UnsupportedError(
+                    f"the chat template doesn't put fixed texts around messages, as of {messages}"[:400]
+                )
             if shape[0] == "user" and number == 0 and not self.alternates:
                 behind = self.roles["assistant"][1] + self._rendered(messages, start="", answer=self.answer)
                 if template.after_answer(messages) != behind:

@@ -161,7 +161,14 @@ def test_greedy_tokens_are_those_of_generate(bundle: Path, model: Model) -> None
 
 @pytest.mark.parametrize(
     ("temperature", "top_k", "top_p", "min_p"),
-    [(0.8, 40, 0.95, 0.0), (1.5, 0, 1.0, 0.0), (1.0, 5, 0.5, 0.0), (0.7, 0, 0.9, 0.05), (3.0, 0, 1.0, 0.3), (0.0, 0, 1, 0)],
+    [
+        (0.8, 40, 0.95, 0.0),
+        (1.5, 0, 1.0, 0.0),
+        (1.0, 5, 0.5, 0.0),
+        (0.7, 0, 0.9, 0.05),
+        (3.0, 0, 1.0, 0.3),
+        (0.0, 0, 1, 0),
+    ],
 )
 def test_sampled_tokens_are_those_of_python(
     bundle: Path, model: Model, temperature: float, top_k: int, top_p: float, min_p: float

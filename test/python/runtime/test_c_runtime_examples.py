@@ -39,7 +39,7 @@ def test_the_command_says_where_the_library_is(
 
 @needs_cc
 def test_the_header_is_one_of_c_and_of_cpp(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    text = '#include <rlx/runtime.h>\n#include <rlx/runtime.h>\n#include <rlx.h>\n'
+    text = "#include <rlx/runtime.h>\n#include <rlx/runtime.h>\n#include <rlx.h>\n"
     for compiler, standard, suffix in ((COMPILER, "c99", "c"), (CXX_COMPILER, "c++11", "cpp")):
         if compiler is None:
             continue
@@ -59,7 +59,10 @@ def built_chat(capsys: pytest.CaptureFixture[str], folder: Path) -> Path:
 
 def talk(program: Path, bundle: Path, lines: list[str], *words: str) -> bytes:
     done = subprocess.run(
-        [program, bundle, *words], input="".join(f"{line}\n" for line in lines).encode(), capture_output=True, check=True
+        [program, bundle, *words],
+        input="".join(f"{line}\n" for line in lines).encode(),
+        capture_output=True,
+        check=True,
     )
     return done.stdout
 
@@ -89,7 +92,10 @@ def test_a_conversation_with_smollm2(capsys: pytest.CaptureFixture[str], smollm2
     program, bundle = built_chat(capsys, tmp_path), tmp_path / "smollm2.rlx"
     rlx.bundle(smollm2_path, bundle, context=512)
     session = rlx.load_model(bundle).session()
-    questions, expected = ["What is the capital of France?", "And of Italy?", "Write a short poem about caf\u00e9s."], ""
+    questions, expected = (
+        ["What is the capital of France?", "And of Italy?", "Write a short poem about caf\u00e9s."],
+        "",
+    )
     for question in questions:
         session.feed([{"role": "user", "content": question}])
         expected += session.generate(greedy=True, max_tokens=400).read() + "\n"
