@@ -90,7 +90,8 @@ void rlx_session_free(rlx_session *session);
 size_t rlx_session_count(const rlx_session *session);
 size_t rlx_session_room(const rlx_session *session);
 
-/* Forgets all tokens but the first `count`; 0 is where a session starts. */
+/* Forgets all tokens but the first `count`, and messages that weren't processed; 0 is where a
+ * session starts. */
 rlx_status rlx_session_truncate(rlx_session *session, size_t count);
 
 /* Processes tokens as those of a prompt, in chunks: ids, or those of a text, of which RLX_SPECIAL

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kVersion = 1; // of the manifest
 constexpr size_t kMostLevels = 64;
-constexpr uint64_t kAlignment = 64; // of parameters
+constexpr int64_t kMostContext = 1 << 24; // positions of a sequence
+constexpr uint64_t kAlignment = 64;       // of parameters
 /// Sizes and offsets are below it, so that products of two don't wrap.
 constexpr int64_t kMostSize = int64_t(1) << 48;
 
@@ -250,8 +251,11 @@ std::unique_ptr<OpenedModel> openBundle(const std::string &path,
       const Value &options = manifest->member("options");
       info.context = options.member("context", "'options'").asIndex("'context'");
       info.chunk = options.member("chunk", "'options'").asIndex("'chunk'");
-      if (info.context < 1 || info.chunk < 1)
-        throw InputError("'context' and 'chunk' must be 1 or more");
+      if (std::min(info.context, info.chunk) < 1 ||
+          std::max(info.context, info.chunk) > kMostContext)
+        throw InputError("'context' and 'chunk' must be from 1 to " + std::to_string(kMostContext) +
+                         ", but are " + std::to_string(info.context) + " and " +
+                         std::to_string(info.chunk));
       const Container::Section *text = container->find("text");
       info.text = text == nullptr ? Text::none() : readText(container->read(*text));
     }

@@ -128,7 +128,7 @@ _MARKS = {role: f"\u2039{role} mark\u203a" for role in ("system", "user", "assis
 #: Contents that templates might treat in their own ways.
 _CONTENTS = (
     *("Hi", "", " a \n b\n", "\u3000wide\u00a0", "{{ x }} <b>&amp;</b> 'q' \"p\""),
-    *("<|im_end|> [/INST] </s>", "\u00e9\U0001f9a5"),
+    *("<|im_end|> [/INST] </s>", "\u00e9\U0001f9a5", "<think>\nwhy\n</think>\n\nyes"),
 )
 
 
@@ -214,17 +214,17 @@ class ChatForm:
         if not self.alternates:
             shapes += [["user", "user"], ["user", "assistant", "assistant", "user"]]
         contents = itertools.cycle(_CONTENTS)
-        for shape, number in itertools.product(shapes, range(len(_CONTENTS))):
+        for shape, _ in itertools.product(shapes, _CONTENTS):
             messages = [{"role": role, "content": next(contents)} for role in shape]
             if template.render(messages) != self.render(messages):
                 raise UnsupportedError(
                     f"the chat template doesn't put fixed texts around messages, as of {messages}"[:400]
                 )
-            if shape[0] == "user" and number == 0 and not self.alternates:
+            if shape[0] == "user":
                 behind = self.roles["assistant"][1] + self._rendered(messages, start="", answer=self.answer)
                 if template.after_answer(messages) != behind:
                     raise UnsupportedError("the chat template goes on behind an answer in another way")
-            next(contents)
+            next(contents)  # so that other contents meet, however many messages there are
 
     @property
     def words(self) -> list[Any]:

@@ -356,6 +356,10 @@ def test_turns_are_kept_where_the_template_wants_them(bundle: Path, tmp_path: Pa
             "fixed texts around messages",
         ),
         (
+            "{% for m in messages %}<{{ m.role }}>{{ m.content.split('</think>')[-1] }}.{% endfor %}",
+            "fixed texts around messages",
+        ),
+        (
             "{% for m in messages %}{{ loop.index }}{{ m.content }}.{% endfor %}",
             "begins messages of users in several ways",
         ),

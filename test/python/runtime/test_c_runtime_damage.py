@@ -135,6 +135,8 @@ def test_sections_with_one_name(path: Path) -> None:
         (set_at("parameters", 0, 1, to=1 << 40), "must begin at a multiple of 64 and lie within"),
         (set_at("parameters", 0, 2, to="f99"), "'f99' is no element type"),
         (set_at("parameters", 0, 3, to=[1 << 47, 1 << 47]), "more bytes than 63 bits can count"),
+        (set_at("options", "context", to=1 << 30), "must be from 1 to 16777216, but are 1073741824 and 16"),
+        (set_at("options", "chunk", to=0), "must be from 1 to 16777216, but are 64 and 0"),
         (set_at("options", "context", to="x"), "'context' cannot be 'x'"),
     ],
 )
