@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_models
-from bundles import OPTIONS, SMALLER, with_manifest
+from bundles import OPTIONS, SMALLER, rewritten, with_manifest
 from c_api import INPUT, OUTPUT, PARAMETER, CError, Memory
 from c_runtime import ENDS, FULL, GOES_ON, Opened, Session, library, verify
 from compile_harness import compile_fresh
@@ -21,7 +21,9 @@ from compile_harness import compile_fresh
 import rlx_mlir as rlx
 from rlx_mlir import Executable, GraphModule, Model
 from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.models.bundle import TEXT
 from rlx_mlir.models.loading import load_model
+from rlx_mlir.models.text_section import text_section
 from rlx_mlir.runtime.container import Container
 
 PROMPT = [5, 6, 7, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55]  # more than a chunk
@@ -234,9 +236,11 @@ def test_tokens_have_bytes_and_end_texts(tmp_path: Path, bundle: Path, model: Mo
     plain = model.session()
     plain.feed([3])
     end = int(plain.logits.argmax())
-    stops = tiny_models.write(tmp_path / "stops.gguf", {"tokenizer.ggml.eos_token_id": end})
-    rlx.bundle(stops, tmp_path / "stops.rlx", **OPTIONS)
-    session = Opened(tmp_path / "stops.rlx").session()
+
+    def change(content: dict[str, bytes]) -> None:
+        content[TEXT] = text_section({**tiny_models.vocabulary(), "tokenizer.ggml.eos_token_id": end})
+
+    session = Opened(rewritten(bundle, tmp_path / "stops.rlx", change)).session()
     session.feed([3])
     assert session.next()[:2] == (end, ENDS)
     assert len(session) == 1
