@@ -3,7 +3,7 @@
 
 PYTHON ?= python
 JOBS ?= $(shell nproc)
-CXX_SOURCES = $(wildcard dialects/*.cpp dialects/*.h passes/*.cpp passes/*.h runtime/*.cpp runtime/*.h runtime/*/*.cpp runtime/*/*.h include/*.h \
+CXX_SOURCES = $(wildcard dialects/*.cpp dialects/*.h passes/*.cpp passes/*.h runtime/*.cpp runtime/*.h runtime/*/*.cpp runtime/*/*.h include/*.h include/*/*.h \
 	examples/c/*.c examples/cpp/*.cpp)
 RUN = $(PYTHON) -m
 CHECKS = check-ruff check-format check-clang-format check-types check-imports check-docs check-lit

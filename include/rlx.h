@@ -107,10 +107,12 @@ extern "C" {
 /* The library's RLX_ABI_VERSION. */
 uint32_t RLX_NAME(abi_version)(void);
 
+#ifndef RLX_WITHOUT_LOAD
 /* Loads weights, and takes memory for the largest sizes; `*model` is NULL where that fails, and
  * `error(NULL)` says why. Takes about as long as mapping the file of weights: pages are read when
  * they are needed. */
 rlx_status RLX_NAME(load)(const rlx_options *options, rlx_model **model);
+#endif
 
 /* Gives everything back; no call may be running. NULL is allowed. */
 void RLX_NAME(free)(rlx_model *model);

@@ -4,6 +4,7 @@
 #include "bindings.h"
 #include "cuda/code.h"
 #include "error.h"
+#include "features.h"
 #include "loader.h"
 #include "plan.h"
 #include "plan_reader.h"
@@ -204,6 +205,12 @@ NB_MODULE(_runtime, m) {
   m.def("host_processor", [] {
     const Processor &own = hostProcessor();
     return nb::make_tuple(own.architecture, own.name, own.model, own.features);
+  });
+  m.def("unneeded_features", [] {
+    std::vector<std::string> names;
+    for (std::string_view name : unneededFeatures())
+      names.emplace_back(name);
+    return names;
   });
   m.def("host_functions", [] {
     std::vector<std::string> names;

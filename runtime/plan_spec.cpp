@@ -27,6 +27,11 @@ int64_t denseBytes(int64_t elementBytes, const std::vector<int64_t> &dims) {
 
 } // namespace
 
+bool Expr::isFixed() const {
+  return std::all_of(terms.begin(), terms.end(),
+                     [](const Term &term) { return term.factors.empty(); });
+}
+
 int64_t Expr::evaluate(const std::vector<int64_t> &sizes) const {
   int64_t sum = 0;
   for (const Term &term : terms) {

@@ -30,6 +30,8 @@ struct Expr {
   };
   std::vector<Term> terms; // none: 0
 
+  /// Whether it is the same for all sizes.
+  bool isFixed() const;
   /// The value for `sizes`, one per symbol. Does not overflow for sizes within the maxima of a
   /// plan.
   int64_t evaluate(const std::vector<int64_t> &sizes) const;

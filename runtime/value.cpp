@@ -38,6 +38,8 @@ std::string Value::shown() const {
     return "'" + text + "'";
   case Kind::Other:
     return text;
+  case Kind::Object:
+    return "an object";
   case Kind::List:
     break;
   }
@@ -79,6 +81,21 @@ const std::vector<Value> &Value::asList(ptrdiff_t count, const char *what) const
     throw InputError(std::string(what) + " must have " + std::to_string(count) +
                      " items, but it is " + shown());
   return items;
+}
+
+const Value *Value::find(std::string_view name, const char *what) const {
+  if (kind != Kind::Object)
+    throw InputError(std::string(what) + " must be an object, but it is " + shown());
+  for (size_t i = items.size(); i >= 2; i -= 2)
+    if (items[i - 2].text == name)
+      return &items[i - 1];
+  return nullptr;
+}
+
+const Value &Value::member(std::string_view name, const char *what) const {
+  if (const Value *found = find(name, what))
+    return *found;
+  throw InputError(std::string(what) + " has no '" + std::string(name) + "'");
 }
 
 //===----------------------------------------------------------------------===//

@@ -12,17 +12,17 @@
 
 namespace rlx::runtime {
 
-/// Nothing, a number, a text or a list.
+/// Nothing, a number, a text, a list or an object of named values.
 struct Value {
-  enum class Kind : uint8_t { None, Integer, Text, List, Other };
+  enum class Kind : uint8_t { None, Integer, Text, List, Object, Other };
   /// How deep lists may be in each other. Sizes, the deepest of what is described, are at most
   /// `Expr::Derived::kDepth` deep in each other, in four lists each.
   static constexpr int kDepth = 512;
 
   Kind kind = Kind::None;
   int64_t number = 0;
-  std::string text; // of something that is none of these: how it is shown
-  std::vector<Value> items;
+  std::string text;         // of something that is none of these: how it is shown
+  std::vector<Value> items; // of an object: names and values by turns
 
   static Value integer(int64_t number);
   static Value of(Kind kind, std::string text);
@@ -39,6 +39,11 @@ struct Value {
   const std::string &asText(const char *what) const;
   /// The items of a list that has `count` of them; of any number where it is negative.
   const std::vector<Value> &asList(ptrdiff_t count, const char *what) const;
+  /// The value of a name; null where an object has none of it. Of names that are there twice, the
+  /// last one counts.
+  const Value *find(std::string_view name, const char *what) const;
+  /// The same, where it has to be there.
+  const Value &member(std::string_view name, const char *what) const;
 };
 
 /// Reads what `rlx_mlir.runtime.encoding.encode` wrote. A value begins with a number of at most 64

@@ -98,9 +98,11 @@ def installed() -> Path:
 
 
 def built_files() -> dict[Path, Path]:
-    """What the build makes of the package, by its place there: the extensions, and the Python of the dialects."""
+    """What the build makes of the package, by its place: extensions, folders of C, and the Python of the dialects."""
     folder = installed()
-    found = (path for pattern in ("*.so", "dialects/_*_gen.py") for path in sorted(folder.glob(pattern)))
+    found = (
+        path for pattern in ("*.so", "include", "lib", "dialects/_*_gen.py") for path in sorted(folder.glob(pattern))
+    )
     return {path.relative_to(folder): path for path in found}
 
 

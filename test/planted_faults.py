@@ -348,7 +348,7 @@ DOORS = (
     fault(
         "hints-are-features",
         "runtime/processor.py",
-        "    return [name for name in wanted if name not in _X86_ALWAYS | _X86_BY_NAME]",
+        "    return [name for name in wanted if name not in _X86_UNNEEDED]",
         "    return wanted",
         TESTS + "runtime/test_processor.py",
     ),

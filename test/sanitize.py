@@ -28,6 +28,7 @@ from planted import built_files
 ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("address,undefined", "thread")
 COVERAGE = "coverage"
+LIBRARY = "librlx_runtime.so"
 #: What uses the run time most: the pool, loading, plans, the fake driver of GPUs, damaged descriptions.
 TESTS = (
     "test/python/runtime/test_runtime_native.py",
@@ -40,6 +41,8 @@ TESTS = (
     "test/python/runtime/test_cuda_async.py",
     "test/python/runtime/test_cuda_errors.py",
     "test/python/runtime/test_cuda_abi.py",
+    "test/python/runtime/test_c_runtime.py",
+    "test/python/runtime/test_c_runtime_damage.py",
 )
 OPTIONS = {
     # Python keeps what it allocates; compiled code jumps to and fro in memory that ASan doesn't know.
@@ -55,12 +58,12 @@ sys.meta_path[:] = [finder for finder in sys.meta_path if "Redirecting" not in t
 
 
 def build(kind: str) -> Path:
-    """Builds `_runtime` in a folder of its own, which it returns."""
+    """Builds `_runtime` and the library for C in a folder of their own, which it returns."""
     folder = ROOT / "build" / f"check-{kind.replace(',', '-')}"
     option = "-DRLX_COVERAGE=ON" if kind == COVERAGE else f"-DRLX_SANITIZE={kind}"
     command = ["cmake", "-S", str(ROOT), "-B", str(folder), "-GNinja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo", option]
     subprocess.run([*command, f"-DPython_EXECUTABLE={sys.executable}"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", str(folder), "--target", "_runtime"], check=True)
+    subprocess.run(["cmake", "--build", str(folder), "--target", "_runtime", "rlx_runtime"], check=True)
     return folder
 
 
@@ -72,9 +75,11 @@ def overlay(folder: Path, into: Path) -> None:
     )
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     for name, path in built_files().items():
-        if not name.name.startswith("_runtime."):
+        if not name.name.startswith(("_runtime.", "lib")):
             (package / name).symlink_to(path)
     (package / f"_runtime{suffix}").symlink_to(folder / f"_runtime{suffix}")
+    (package / "lib").mkdir()
+    (package / "lib" / LIBRARY).symlink_to(folder / LIBRARY)
     (into / "sitecustomize.py").write_text(SITE)
 
 

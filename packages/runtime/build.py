@@ -110,7 +110,8 @@ def gather(folder: Path) -> None:
         shutil.copyfile(ROOT / name, folder / name)
     for name in ("pyproject.toml", "README.md"):
         shutil.copyfile(HERE / name, folder / name)
-    shutil.copytree(ROOT / "runtime", folder / "runtime")
+    for name in ("include", "runtime"):
+        shutil.copytree(ROOT / name, folder / name)
 
 
 def main() -> None:

@@ -99,6 +99,9 @@ def host_processor() -> tuple[str, str, str, str]:
     there and what the operating system lets programs use, and what isn't.
     """
 
+def unneeded_features() -> list[str]:
+    """Features of x86-64, in LLVM's names, that a processor may lack which runs code compiled for them."""
+
 def host_functions() -> list[str]:
     """Names of the functions of libm, libc and this package that compiled code may call, in order."""
 

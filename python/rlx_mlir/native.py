@@ -30,6 +30,7 @@ __all__ = [
     "host_processor",
     "link_objects",
     "parallel_for",
+    "unneeded_features",
     "worker_count",
 ]
 
@@ -64,6 +65,7 @@ try:
         host_processor,
         link_objects,
         parallel_for,
+        unneeded_features,
         worker_count,
     )
 except ImportError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_mlir import native
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.runtime.artifact import Artifact
@@ -60,6 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--max-tokens", type=int, default=16, help="so many tokens, or up to the end of the context")
     command.add_argument("--threads", type=int, help="threads; by default as many as the process may use")
     command.set_defaults(run=_generate)
+    text = "say how a C compiler finds librlx_runtime.so, which runs such files without Python, and its header"
+    command = commands.add_parser("library", help=text, description=text)
+    command.add_argument("--cflags", action="store_true", help="options that compile a program")
+    command.add_argument("--libs", action="store_true", help="options that link it; by default both")
+    command.set_defaults(run=_library)
     return parser
 
 
@@ -102,6 +109,18 @@ def _generate(options: argparse.Namespace) -> int:
         token = int(session.logits.argmax())
         print(token, flush=True)
         session.step(token)
+    return 0
+
+
+def _library(options: argparse.Namespace) -> int:
+    folder = native.folder()
+    if not (folder / "lib" / "librlx_runtime.so").is_file():
+        raise InputError(f"{folder / 'lib'} has no librlx_runtime.so: this build has no run time for C")
+    both = options.cflags == options.libs
+    words = [f"-I{folder / 'include'}"] if both or options.cflags else []
+    if both or options.libs:
+        words += [f"-L{folder / 'lib'}", f"-Wl,-rpath,{folder / 'lib'}", "-lrlx_runtime"]
+    print(shlex.join(words))
     return 0
 
 

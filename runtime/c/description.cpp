@@ -101,26 +101,6 @@ void checkAgreement(const FunctionSpec &function) {
     throw InputError("the symbols of '" + function.name + "' aren't those of its plan");
 }
 
-FunctionSpec readFunction(const Value &value) {
-  const std::vector<Value> &parts =
-      value.asList(7, "a function (name, plan, symbols, inputs, params, outputs, conditions)");
-  FunctionSpec function;
-  function.name = parts[0].asText("the name of a function");
-  function.plan = readPlanSpec(parts[1]);
-  for (const Value &item : parts[2].asList(-1, "symbols")) {
-    const std::vector<Value> &symbol = item.asList(2, "a symbol (name, maximum)");
-    function.symbols.push_back(
-        {symbol[0].asText("a name"), int64_t(symbol[1].asCount("the maximum of a symbol"))});
-  }
-  for (size_t kind = 0; kind < 3; ++kind)
-    for (const Value &item : parts[3 + kind].asList(-1, "buffers"))
-      function.buffers[kind].push_back(readBuffer(item, function.symbols.size()));
-  for (const Value &item : parts[6].asList(-1, "conditions"))
-    function.conditions.push_back(readCondition(item, function.symbols.size()));
-  checkAgreement(function);
-  return function;
-}
-
 } // namespace
 
 const char *kindName(size_t kind) {
@@ -154,6 +134,26 @@ size_t Buffer::bytes(const std::vector<int64_t> &sizes, const std::string &where
 
 std::string FunctionSpec::nameOf(size_t kind, size_t index) const {
   return std::string(kindName(kind)) + " '" + buffers[kind][index].name + "' of '" + name + "'";
+}
+
+FunctionSpec readFunction(const Value &value) {
+  const std::vector<Value> &parts =
+      value.asList(7, "a function (name, plan, symbols, inputs, params, outputs, conditions)");
+  FunctionSpec function;
+  function.name = parts[0].asText("the name of a function");
+  function.plan = readPlanSpec(parts[1]);
+  for (const Value &item : parts[2].asList(-1, "symbols")) {
+    const std::vector<Value> &symbol = item.asList(2, "a symbol (name, maximum)");
+    function.symbols.push_back(
+        {symbol[0].asText("a name"), int64_t(symbol[1].asCount("the maximum of a symbol"))});
+  }
+  for (size_t kind = 0; kind < 3; ++kind)
+    for (const Value &item : parts[3 + kind].asList(-1, "buffers"))
+      function.buffers[kind].push_back(readBuffer(item, function.symbols.size()));
+  for (const Value &item : parts[6].asList(-1, "conditions"))
+    function.conditions.push_back(readCondition(item, function.symbols.size()));
+  checkAgreement(function);
+  return function;
 }
 
 Description readDescription(std::string_view bytes) {

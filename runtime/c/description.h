@@ -81,6 +81,10 @@ struct Description {
   std::vector<FunctionSpec> functions;
 };
 
+/// Reads a function from (name, plan, symbols, inputs, params, outputs, conditions); throws
+/// InputError where that contradicts itself.
+FunctionSpec readFunction(const Value &value);
+
 /// Throws InputError where the bytes are no description, of another version, or contradict
 /// themselves.
 Description readDescription(std::string_view bytes);

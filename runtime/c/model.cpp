@@ -2,14 +2,13 @@
 #include "model.h"
 
 #include "runtime/error.h"
+#include "runtime/features.h"
 #include "runtime/pool.h"
 #include "runtime/processor.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace rlx::runtime::c {
 namespace {
@@ -19,16 +18,6 @@ alignas(64) std::byte nowhere[64];
 
 std::string counted(size_t count, const char *what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
-/// Asks Linux for the tile registers of AMX, for all threads of the process.
-bool requestTiles() {
-#if defined(__x86_64__)
-  constexpr long kRequest = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
-#else
-  return false;
-#endif
 }
 
 } // namespace
@@ -63,9 +52,7 @@ Function::Shown Function::describe(const Buffer &buffer, std::string name) const
   result.name = std::move(name);
   bool allFixed = true;
   for (size_t axis = 0; axis < buffer.dims.size(); ++axis) {
-    const std::vector<Expr::Term> &terms = buffer.dims[axis].terms;
-    const bool fixed = std::all_of(terms.begin(), terms.end(),
-                                   [](const Expr::Term &term) { return term.factors.empty(); });
+    const bool fixed = buffer.dims[axis].isFixed();
     const std::optional<int64_t> largest = buffer.dims[axis].evaluateChecked(maxima.data());
     if (fixed && !largest)
       throw InputError("dimension " + std::to_string(axis) + " of " + result.name +
@@ -338,16 +325,7 @@ void Model::checkMachine(const Description &description) {
   if (description.machine != processor.architecture)
     throw ExecutionError("'" + description.name + "' was compiled for " + description.machine +
                          ", but this machine is " + processor.architecture);
-  const std::string known = "," + processor.features + ",";
-  auto says = [&](char sign, const std::string &feature) {
-    return known.find(std::string(",") + sign + feature + ",") != std::string::npos;
-  };
-  // Of AArch64, what is listed is all that code generation chooses.
-  const bool listsAll = processor.architecture == "x86_64";
-  std::string missing;
-  for (const std::string &feature : description.features)
-    if (listsAll ? !says('+', feature) : says('-', feature))
-      missing += (missing.empty() ? "" : ", ") + feature;
+  const std::string missing = lackingFeatures(description.features);
   if (!missing.empty())
     throw ExecutionError("'" + description.name + "' was compiled for a processor with " + missing +
                          ", which this one (" + processor.name + ") lacks");

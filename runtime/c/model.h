@@ -94,6 +94,11 @@ public:
                                                      weights.get(), this->threads));
   }
 
+  virtual ~Model() = default;
+
+  /// How many threads that means; throws InputError where it is no number of them.
+  static int checkedThreads(int threads);
+
   /// Throws InputError where there is no such function.
   Function &function(size_t number) const;
 
@@ -103,7 +108,6 @@ public:
   std::vector<std::unique_ptr<Function>> functions;
 
 private:
-  static int checkedThreads(int threads);
   static void checkMachine(const Description &description);
 };
 

@@ -3,12 +3,8 @@
 
 #include "runtime/error.h"
 
-#include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <utility>
 
 namespace rlx::runtime::c {
 namespace {
@@ -58,48 +54,28 @@ std::string problemOf(const std::byte *data, size_t bytes, const Description::We
 } // namespace
 
 Weights::Weights(const std::byte *data, size_t bytes, const Description::Weights &expected)
-    : data(data), bytes(bytes), mapped(false) {
+    : data(data), bytes(bytes) {
   if (std::string problem = problemOf(data, bytes, expected); !problem.empty())
     throw ExecutionError("the weights in the library can't be used: " + problem);
 }
 
-Weights::Weights(const std::string &path, const Description::Weights &expected)
-    : data(nullptr), bytes(0), mapped(true) {
-  auto fail = [&](const std::string &problem) -> void {
-    throw ExecutionError("the file of weights '" + path + "' can't be used: " + problem);
-  };
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0)
-    fail(std::strerror(errno));
-  struct stat status{};
-  void *mapping = MAP_FAILED;
-  std::string problem;
-  if (fstat(file, &status) != 0)
-    problem = std::strerror(errno);
-  else if (!S_ISREG(status.st_mode))
-    problem = "it is no regular file";
-  else if (uint64_t(status.st_size) != expected.bytes)
-    problem = "it has " + std::to_string(status.st_size) + " bytes, but the library expects " +
-              std::to_string(expected.bytes);
-  else if ((mapping = mmap(nullptr, size_t(expected.bytes), PROT_READ, MAP_SHARED, file, 0)) ==
-           MAP_FAILED)
-    problem = std::string("it can't be mapped: ") + std::strerror(errno);
-  close(file);
-  if (!problem.empty())
-    fail(problem);
-  data = static_cast<const std::byte *>(mapping);
-  bytes = size_t(expected.bytes);
-  problem = problemOf(data, bytes, expected);
-  if (problem.empty())
-    return;
-  munmap(mapping, bytes);
-  fail(problem);
+Weights::Weights(const std::string &path, const Description::Weights &expected) {
+  try {
+    file = std::make_shared<const MappedFile>(path);
+    data = file->data();
+    bytes = file->bytes();
+    if (bytes != expected.bytes)
+      throw ExecutionError("it has " + std::to_string(bytes) + " bytes, but the library expects " +
+                           std::to_string(expected.bytes));
+    if (std::string problem = problemOf(data, bytes, expected); !problem.empty())
+      throw ExecutionError(problem);
+  } catch (const ExecutionError &error) {
+    throw ExecutionError("the file of weights '" + path + "' can't be used: " + error.what());
+  }
 }
 
-Weights::~Weights() {
-  if (mapped)
-    munmap(const_cast<std::byte *>(data), bytes);
-}
+Weights::Weights(std::shared_ptr<const MappedFile> given)
+    : file(std::move(given)), data(file->data()), bytes(file->bytes()) {}
 
 const std::byte *Weights::at(const Buffer::Place &place, const std::string &what) const {
   if (place.offset < kStart || place.offset > bytes || place.bytes > bytes - place.offset)

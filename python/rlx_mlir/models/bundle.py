@@ -9,6 +9,7 @@ A bundle is a container (`rlx_mlir.runtime.container`) of these sections:
 | `artifact/decode_threads/<level>` | of large models: what `decode_threads` measures a machine with |
 | `weights/<number>` | prepared parameters, each at a multiple of 64 bytes; what several levels read is there once |
 | `metadata` | of a language model: what its file said beside tensors, vocabulary and chat template among it, as GGUF |
+| `text` | of a language model: vocabulary and chat template as programs without Python read them: `text_section` |
 | `tokenizer` | of an encoder: its tokenizer, as the library `tokenizers` writes it |
 | `manifest` | JSON: what all this is of, and which parameters are where |
 
@@ -48,6 +49,7 @@ THREADS = "decode_threads"
 """Code beside the modules of a large language model: what `decode_threads` measures with."""
 MANIFEST = "manifest"
 METADATA = "metadata"
+TEXT = "text"
 TOKENIZER = "tokenizer"
 ALIGNMENT = 64
 """Where parameters begin in their sections."""
@@ -350,6 +352,7 @@ __all__ = [
     "MANIFEST",
     "METADATA",
     "NATIVE",
+    "TEXT",
     "THREADS",
     "TOKENIZER",
     "VERSION",

@@ -32,6 +32,7 @@ from .bundle import (
     MANIFEST,
     METADATA,
     NATIVE,
+    TEXT,
     THREADS,
     TOKENIZER,
     VERSION,
@@ -46,6 +47,7 @@ from .decode_threads import LEAST_BYTES, product_artifact
 from .hub import ENCODERS, is_encoder_folder
 from .programs import program_artifact
 from .source import Source, check_options, open_source
+from .text_section import text_section
 from .weights import replaced_weights
 
 Progress = Callable[[str], None]
@@ -249,7 +251,7 @@ def _write_source(
         "ranks": dict(source.ranks),
         "tensors": described_tensors(source.config.weights),
     }
-    sections = {METADATA: metadata_section(source.file)}
+    sections = {METADATA: metadata_section(source.file), TEXT: text_section(source.file.metadata)}
     params = {**params, **source.added}
     report = _write(path, manifest, sections, codes, params, say, others=others, release=source.file.release)
     source.file.release()

@@ -16,7 +16,7 @@ _NARROW = range(-(1 << 60), 1 << 60)
 
 
 def encode(value: Any) -> bytes:
-    """None, integers of 64 bits, texts, and lists and tuples of those, as bytes.
+    """None, integers of 64 bits, texts, bytes, which are texts for readers, and lists and tuples of those, as bytes.
 
     Raises InputError where there is anything else.
     """
@@ -28,8 +28,8 @@ def encode(value: Any) -> bytes:
 def _encode(value: Any, parts: list[bytes]) -> None:
     if value is None:
         parts.append(_number(_NOTHING << 2 | _OTHER))
-    elif isinstance(value, str):
-        text = value.encode()
+    elif isinstance(value, str | bytes):
+        text = value.encode() if isinstance(value, str) else value
         parts += (_number(len(text) << 2 | _TEXT), text)
     elif isinstance(value, int):
         if value in _NARROW:

@@ -15,58 +15,8 @@ from rlx_mlir.errors import ExecutionError
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.tiles import request_tiles
 
-#: What every processor of x86-64 has, and what is no instruction, though no CPU of LLVM's has it as a hint.
-_X86_ALWAYS = frozenset(
-    {
-        *("64bit-mode", "x87", "nopl"),
-        *("ermsb", "fsrm", "evex512"),
-        *("prefer-128-bit", "prefer-legacy-setcc", "prefer-no-gather", "prefer-no-scatter"),
-        *("harden-sls-ijmp", "harden-sls-ret", "lvi-cfi", "lvi-load-hardening", "seses"),
-        *("retpoline", "retpoline-external-thunk", "retpoline-indirect-branches", "retpoline-indirect-calls"),
-    }
-)
-#: Instructions that no code of ours has: there is no operation that they are chosen for.
-_X86_BY_NAME = frozenset(
-    {
-        "cldemote",
-        "clflushopt",
-        "clwb",
-        "clzero",
-        "enqcmd",
-        "fsgsbase",
-        "fxsr",
-        "hreset",
-        "invpcid",
-        "kl",
-        "lwp",
-        "movdir64b",
-        "movdiri",
-        "movrs",
-        "mwaitx",
-        "pconfig",
-        "pku",
-        "prefetchi",
-        "ptwrite",
-        "rdpid",
-        "rdpru",
-        "rdrnd",
-        "rdseed",
-        "rtm",
-        "serialize",
-        "sgx",
-        "shstk",
-        "tsxldtrk",
-        "uintr",
-        "usermsr",
-        "waitpkg",
-        "wbnoinvd",
-        "widekl",
-        "xsave",
-        "xsavec",
-        "xsaveopt",
-        "xsaves",
-    }
-)
+#: What a processor of x86-64 may lack which runs code compiled for it: runtime/features.cpp lists them.
+_X86_UNNEEDED = frozenset(native.unneeded_features())
 
 
 def check_target(artifact: Artifact) -> None:
@@ -93,7 +43,7 @@ def _wanted(features: str, architecture: str) -> list[str]:
     wanted = [word[1:] for word in features.split(",") if word.startswith("+")]
     if architecture == "aarch64":
         return wanted  # of what is listed of a processor, only what is absent counts
-    return [name for name in wanted if name not in _X86_ALWAYS | _X86_BY_NAME]
+    return [name for name in wanted if name not in _X86_UNNEEDED]
 
 
 def missing(triple: str, features: str) -> str:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class CError(Exception):
         self.status = status
 
 
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "abi_version": (ctypes.c_uint32, []),
     "load": (ctypes.c_int, [ctypes.POINTER(Options), ctypes.POINTER(_HANDLE)]),
     "free": (None, [_HANDLE]),
@@ -112,16 +113,17 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-_FALLIBLE = frozenset(name for name, (result, _) in _SIGNATURES.items() if result is ctypes.c_int and name != "threads")
+_FALLIBLE = frozenset(name for name, (result, _) in SIGNATURES.items() if result is ctypes.c_int and name != "threads")
+Signatures = Mapping[str, tuple[Any, list[Any]]]
 
 
 class CLibrary:
     """A library, loaded into this process; `call` is its functions under their names in rlx.h."""
 
-    def __init__(self, path: Path, prefix: str) -> None:
+    def __init__(self, path: Path, prefix: str, signatures: Signatures = MappingProxyType(SIGNATURES)) -> None:
         library = ctypes.CDLL(str(path))
         self.functions = {}
-        for name, (result, arguments) in _SIGNATURES.items():
+        for name, (result, arguments) in signatures.items():
             function = getattr(library, f"{prefix}_{name}")
             function.restype, function.argtypes = result, arguments
             self.functions[name] = function
@@ -263,6 +265,7 @@ __all__ = [
     "INPUT",
     "OUTPUT",
     "PARAMETER",
+    "SIGNATURES",
     "STRICT",
     "CError",
     "CLibrary",

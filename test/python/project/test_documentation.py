@@ -45,6 +45,7 @@ ELSEWHERE = {
     "docs/writing-a-pass.md": "project/test_packaging.py",
     "docs/debugging.md": "tools/test_reports.py",
     "docs/c-api.md": "runtime/test_c_examples.py",
+    "docs/c-runtime.md": "runtime/test_c_runtime_examples.py",
     "docs/formats.md": "formats/test_own_formats.py",
     "docs/jax.md": "stablehlo/test_jax_documentation.py",
     "docs/onnx.md": "onnx_files/test_onnx_import.py",

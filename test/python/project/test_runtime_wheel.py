@@ -181,6 +181,7 @@ def test_the_wheel_runs_in_an_environment_with_numpy(tmp_path: Path, wheel: Path
         names = set(archive.namelist())
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("METADATA"))
     assert {"rlx_mlir/__init__.py", "rlx_mlir/_runtime.pyi", "rlx_mlir/py.typed"} <= names
+    assert {f"rlx_mlir/{name}" for name in ("include/rlx.h", "include/rlx/runtime.h", "lib/librlx_runtime.so")} <= names
     lines = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: ")]
     assert [line for line in lines if "extra" not in line] == ["Requires-Dist: numpy>=1.26"]
     environment = tmp_path / "venv"

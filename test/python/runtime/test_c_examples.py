@@ -76,12 +76,12 @@ def emit(*words: Any) -> str:
 
 
 def test_example_of_a_decoder(tiny_llama: Path, tmp_path: Path) -> None:
-    """What examples/c/chat.c generates is what the model does."""
+    """What examples/c/decoder.c generates is what the model does."""
     library = tmp_path / "libmodel.so"
     options = ("--activations", "exact", "--context", 64, "--chunk", 16)
     said = emit(tiny_llama, "--stage", "shared", "--name", "model", *options, "-o", library)
     assert "functions prefill, decode" in said
-    program = built(EXAMPLES / "c" / "chat.c", library, tmp_path / "chat")
+    program = built(EXAMPLES / "c" / "decoder.c", library, tmp_path / "decoder")
     model = rlx.load_model(tiny_llama, activations="exact", context=64, chunk=16)
     for prompt in ([1], [3, 5, 2, 7], [9] * 16):
         generation = model.generate(prompt, max_tokens=12, greedy=True, ignore_eos=True)
@@ -100,7 +100,7 @@ def test_example_of_a_decoder(tiny_llama: Path, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (1, b"")
         assert b"model.vocabulary: it " in done.stderr
     long = subprocess.run([program, "1", *["1"] * 17], capture_output=True, text=True, check=False)
-    assert (long.returncode, long.stderr) == (2, "usage: chat [VOCABULARY] NUMBER ID...: from 1 to 16 ids\n")
+    assert (long.returncode, long.stderr) == (2, "usage: decoder [VOCABULARY] NUMBER ID...: from 1 to 16 ids\n")
     wrong = subprocess.run([program, "60", "1"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 0  # 60 behind one: 61 of 64 positions
     over = subprocess.run([program, "70", "1"], capture_output=True, text=True, check=False)
@@ -116,7 +116,7 @@ def test_example_of_smollm2(tmp_path: Path) -> None:
     library = tmp_path / "libmodel.so"
     emit("smollm2", "--stage", "shared", "--name", "model", "-o", library)
     assert (tmp_path / "model.weights").stat().st_size > 100e6
-    program = built(EXAMPLES / "c" / "chat.c", library, tmp_path / "chat")
+    program = built(EXAMPLES / "c" / "decoder.c", library, tmp_path / "decoder")
     model = rlx.load_model("smollm2")
     prompt = model.tokenize("The capital of France is")
     generation = model.generate(prompt, max_tokens=20, greedy=True, ignore_eos=True)

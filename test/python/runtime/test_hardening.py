@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from c_runtime import library_path
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the files are of ELF on Linux alone"),
     pytest.mark.skipif(os.environ.get("RLX_HARDENING") == "OFF", reason="built with -DRLX_HARDENING=OFF"),
 ]
 EXTENSIONS = ("rlx_mlir._compiler", "rlx_mlir._runtime")
+LIBRARY = "librlx_runtime.so"
 PROPERTIES = {
     "read-only relocations",
     "functions bound at once",
@@ -110,14 +112,16 @@ class Elf:
 
 
 def content(extension: str) -> bytes:
-    """The bytes of an extension that is installed."""
+    """The bytes of an extension that is installed, or of the library for C."""
+    if extension == LIBRARY:
+        return library_path().read_bytes()
     spec = importlib.util.find_spec(extension)
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).read_bytes()
 
 
-@pytest.mark.parametrize("extension", EXTENSIONS)
+@pytest.mark.parametrize("extension", [*EXTENSIONS, LIBRARY])
 def test_extensions_are_hardened(extension: str) -> None:
     assert PROPERTIES - Elf(content(extension)).hardened() == set()
 

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "text.h"
+
+#include "runtime/error.h"
+#include "runtime/utf8.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rlx::runtime::library {
+namespace {
+
+constexpr int64_t kVersion = 1;
+
+/// What Python's `strip` takes away, as templates do.
+bool isSpace(uint32_t code) {
+  return (code >= 9 && code <= 13) || (code >= 28 && code <= 32) || code == 0x85 || code == 0xa0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
+std::string_view trimmed(std::string_view text) {
+  size_t first = text.size(), last = 0; // of what isn't a space
+  uint32_t code = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t count = std::max<size_t>(1, readUtf8(text, at, code));
+    if (!isSpace(code)) {
+      first = std::min(first, at);
+      last = at + count;
+    }
+    at += count;
+  }
+  return first < last ? text.substr(first, last - first) : std::string_view();
+}
+
+ChatForm readForm(const Value &value) {
+  const std::vector<Value> &parts =
+      value.asList(6, "a chat's form (start, system's start, answer, begin, roles, alternates)");
+  const auto text = [&](size_t i) { return parts[i].asText("a text of a chat's form"); };
+  ChatForm form{text(0), text(1), text(2), text(3), {}, parts[5].asInteger("alternates") != 0};
+  for (const Value &own : parts[4].asList(-1, "roles")) {
+    const std::vector<Value> &role = own.asList(4, "a role (name, before, after, trimmed)");
+    form.roles.push_back({role[0].asText("a role's name"), role[1].asText("a role's text"),
+                          role[2].asText("a role's text"),
+                          role[3].asInteger("whether contents are trimmed") != 0});
+  }
+  return form;
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Chats
+//===----------------------------------------------------------------------===//
+
+const ChatForm::Role &ChatForm::role(const std::string &name) const {
+  std::string known;
+  for (const Role &own : roles) {
+    if (own.name == name)
+      return own;
+    known += (known.empty() ? "" : ", ") + own.name;
+  }
+  throw InputError("the chat template has no form for the role '" + name + "'; known are " + known);
+}
+
+void ChatForm::check(const std::vector<Message> &messages, bool behindAnswer) const {
+  std::string last = behindAnswer ? "assistant" : "";
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string &own = messages[i].role;
+    if (own == "system" && (i > 0 || behindAnswer))
+      throw InputError("a system's message must be the first one of a conversation");
+    if (alternates && own != "system" && own != (last == "user" ? "assistant" : "user"))
+      throw InputError(
+          "the chat template takes messages of users and answers in turn, but message " +
+          std::to_string(i) + " is of the role '" + own + "'");
+    if (own != "system")
+      last = own;
+  }
+}
+
+std::string ChatForm::render(const std::vector<Message> &messages, bool behindAnswer) const {
+  check(messages, behindAnswer);
+  const bool system = !messages.empty() && messages[0].role == "system";
+  std::string text = behindAnswer ? role("assistant").after : system ? systemStart : start;
+  for (const Message &message : messages) {
+    const Role &own = role(message.role);
+    text += own.before;
+    text += own.trimmed ? trimmed(message.content) : std::string_view(message.content);
+    text += own.after;
+  }
+  return text + answer;
+}
+
+//===----------------------------------------------------------------------===//
+// The section
+//===----------------------------------------------------------------------===//
+
+std::unique_ptr<const Text> Text::none() {
+  auto text = std::make_unique<Text>();
+  text->noTokenizer = "the bundle has no section 'text': an earlier version wrote it; bundle the "
+                      "model again, or give ids of tokens";
+  text->noChat = text->noTokenizer;
+  return text;
+}
+
+const Tokenizer &Text::tokenizer() const {
+  if (!own)
+    throw InputError("texts can't become ids of tokens: " + noTokenizer);
+  return *own;
+}
+
+const ChatForm &Text::chat() const {
+  if (!form)
+    throw InputError("messages can't become a prompt: " + noChat +
+                     "; give a prompt that is "
+                     "formatted already");
+  return *form;
+}
+
+std::vector<int32_t> Text::encode(const std::vector<Message> &messages, bool behindAnswer) const {
+  const std::string text = chat().render(messages, behindAnswer);
+  const std::string &first = chat().beginText;
+  const bool hasBegin = !first.empty() && text.compare(0, first.size(), first) == 0;
+  return tokenizer().encode(text,
+                            hasBegin || behindAnswer ? std::optional<bool>(false) : std::nullopt,
+                            /*special=*/true, /*continued=*/behindAnswer);
+}
+
+std::unique_ptr<const Text> readText(const std::string &section) {
+  const Value value = readValue(section);
+  if (value.kind != Value::Kind::List || value.items.empty() ||
+      value.items[0].asInteger("the version of section 'text'") != kVersion)
+    throw InputError("section 'text' isn't of version " + std::to_string(kVersion));
+  const std::vector<Value> &parts = value.asList(3, "section 'text' (version, tokenizer, chat)");
+  auto text = std::make_unique<Text>();
+  if (parts[1].kind == Value::Kind::Text)
+    text->noTokenizer = parts[1].text;
+  else
+    text->own.emplace(parts[1]);
+  if (parts[2].kind == Value::Kind::Text)
+    text->noChat = parts[2].text;
+  else
+    text->form = readForm(parts[2]);
+  return text;
+}
+
+} // namespace rlx::runtime::library

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tokenizer.h"
+
+#include "bytes.h"
+#include "runtime/error.h"
+#include "runtime/utf8.h"
+
+#include <algorithm>
+#include <queue>
+#include <utility>
+
+namespace rlx::runtime::library {
+namespace {
+
+/// How SentencePiece writes a space.
+constexpr std::string_view kSpace = "\xe2\x96\x81";
+constexpr uint32_t kNone = 0xffffffff;
+constexpr uint8_t kUnmatched = 0x80;
+/// Ids have 32 bits.
+constexpr size_t kMostTokens = size_t(1) << 31;
+
+uint64_t pairOf(int32_t left, int32_t right) {
+  return uint64_t(uint32_t(left)) << 32 | uint32_t(right);
+}
+
+std::vector<uint32_t> words(const Value &packed, const char *what) {
+  const std::string &bytes = packed.asText(what);
+  if (bytes.size() % 4 != 0)
+    throw InputError(std::string(what) + " must be numbers of 4 bytes, but have " +
+                     std::to_string(bytes.size()) + " bytes");
+  std::vector<uint32_t> found(bytes.size() / 4);
+  for (size_t i = 0; i < found.size(); ++i)
+    found[i] = numberAt<uint32_t>(bytes, 4 * i);
+  return found;
+}
+
+std::string withSpaces(std::string_view text) {
+  std::string found;
+  for (size_t at = 0;;) {
+    const size_t next = text.find(kSpace, at);
+    found += text.substr(at, next - at);
+    if (next == std::string_view::npos)
+      return found;
+    found += ' ';
+    at = next + kSpace.size();
+  }
+}
+
+/// Two neighbours that may become one.
+struct Candidate {
+  double order; // less comes first
+  int32_t left, right;
+  int32_t result; // of BPE: the token
+  size_t bytes;   // of SentencePiece: of both together
+
+  bool operator<(const Candidate &other) const { // for a queue, whose largest comes first
+    return order != other.order ? order > other.order : left > other.left;
+  }
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+Tokenizer::Tokenizer(const Value &described) {
+  const std::vector<Value> &parts =
+      described.asList(12, "a tokenizer (kind, bytes, offsets, types, merges or scores, patterns, "
+                           "whole pieces, bytes' tokens, begin, add begin, add space, ends)");
+  const std::string &kind = parts[0].asText("the kind of a tokenizer");
+  sentences = kind == "llama";
+  if (!sentences && kind != "gpt2")
+    throw InputError("a tokenizer is of the kind gpt2 or llama, but is '" + kind + "'");
+  readTokens(parts[1], parts[2], parts[3]);
+  sentences ? readScores(parts[4]) : readMerges(parts[4]);
+  for (const Value &pattern : parts[5].asList(-1, "patterns"))
+    patterns.emplace_back(pattern);
+  wholePieces = parts[6].asInteger("whether pieces may be whole tokens") != 0;
+  for (uint32_t id : words(parts[7], "tokens of bytes")) {
+    if (id != kNone || sentences)
+      checkId(id, "a byte's token");
+    ofByte.push_back(int32_t(id));
+  }
+  if (ofByte.size() != 256 && !(sentences && ofByte.empty()))
+    throw InputError("there are 256 bytes, but " + std::to_string(ofByte.size()) +
+                     " tokens of them");
+  if (!parts[8].isNone()) {
+    checkId(parts[8].asInteger("the id that begins texts"), "the id that begins texts");
+    begin = int32_t(parts[8].number);
+  }
+  addBegin = parts[9].asInteger("whether an id begins texts") != 0;
+  addSpace = parts[10].asInteger("whether a space is put first") != 0;
+  for (const Value &id : parts[11].asList(-1, "ids that end texts")) {
+    checkId(id.asInteger("an id that ends texts"), "an id that ends texts");
+    ends.push_back(int32_t(id.number));
+  }
+  listTexts();
+}
+
+void Tokenizer::checkId(int64_t id, const char *what) const {
+  if (id < 0 || size_t(id) >= size())
+    throw InputError(std::string(what) + " must be in [0, " + std::to_string(size()) +
+                     "), but is " + std::to_string(id));
+}
+
+void Tokenizer::readTokens(const Value &bytes, const Value &offsets, const Value &kinds) {
+  content = bytes.asText("bytes of tokens");
+  starts = words(offsets, "offsets of tokens");
+  const std::string &packed = kinds.asText("types of tokens");
+  if (packed.empty() || packed.size() >= kMostTokens || starts.size() != packed.size() + 1)
+    throw InputError("there are " + std::to_string(starts.size()) + " offsets of " +
+                     std::to_string(packed.size()) + " tokens");
+  if (!std::is_sorted(starts.begin(), starts.end()) || starts.back() != content.size())
+    throw InputError("offsets of tokens must go up to the " + std::to_string(content.size()) +
+                     " bytes that there are");
+  for (char word : packed) {
+    types.push_back(uint8_t(word) & ~kUnmatched);
+    matched.push_back((uint8_t(word) & kUnmatched) == 0);
+    if (types.back() < Normal || types.back() > Byte)
+      throw InputError("a token's type is from 1 to 6, but is " + std::to_string(types.back()));
+  }
+}
+
+void Tokenizer::readMerges(const Value &packed) {
+  const std::vector<uint32_t> found = words(packed, "merges");
+  if (found.size() % 3 != 0)
+    throw InputError("merges have three ids each, but there are " + std::to_string(found.size()));
+  for (size_t i = 0; i < found.size(); i += 3) {
+    for (size_t j = 0; j < 3; ++j)
+      checkId(found[i + j], "an id of a merge");
+    merges[pairOf(int32_t(found[i]), int32_t(found[i + 1]))] = {uint32_t(i / 3),
+                                                                int32_t(found[i + 2])};
+  }
+}
+
+void Tokenizer::readScores(const Value &packed) {
+  for (uint32_t word : words(packed, "scores")) {
+    float score;
+    std::memcpy(&score, &word, sizeof(score));
+    scores.push_back(score);
+  }
+  if (scores.size() != size())
+    throw InputError("there are " + std::to_string(size()) + " tokens, but " +
+                     std::to_string(scores.size()) + " scores");
+}
+
+/// Finds tokens by their texts, and makes a list of those that are cut out of texts.
+void Tokenizer::listTexts() {
+  for (size_t i = 0; i < size(); ++i) {
+    const int32_t id = int32_t(i);
+    shownStarts.push_back(uint32_t(shown.size()));
+    // Users' tokens are cut out as they are written, and shown with spaces.
+    shown += sentences && types[i] == UserDefined ? withSpaces(raw(id)) : std::string(raw(id));
+    const bool merged = !sentences || types[i] == Normal;
+    if (matched[i])
+      (merged ? texts : reserved)[raw(id)] = id;
+    if (types[i] == Unknown && unknown < 0)
+      unknown = id;
+    if ((types[i] == Control || types[i] == UserDefined || types[i] == Unknown) &&
+        !raw(id).empty()) {
+      special.push_back(id);
+      if (types[i] == UserDefined)
+        userDefined.push_back(id);
+    }
+  }
+  shownStarts.push_back(uint32_t(shown.size()));
+  if (sentences && unknown < 0)
+    throw InputError("no token stands for what is unknown");
+  const auto longer = [&](int32_t one, int32_t other) {
+    return raw(one).size() > raw(other).size();
+  };
+  std::stable_sort(special.begin(), special.end(), longer);
+  std::stable_sort(userDefined.begin(), userDefined.end(), longer);
+}
+
+std::string_view Tokenizer::raw(int32_t id) const {
+  return std::string_view(content).substr(starts[size_t(id)],
+                                          starts[size_t(id) + 1] - starts[size_t(id)]);
+}
+
+bool Tokenizer::endsText(int32_t id) const {
+  return std::find(ends.begin(), ends.end(), id) != ends.end();
+}
+
+std::string_view Tokenizer::bytes(int32_t id, bool asText) const {
+  checkId(id, "a token id");
+  const size_t i = size_t(id);
+  if (!asText && (types[i] == Control || types[i] == Unknown))
+    return {};
+  return std::string_view(shown).substr(shownStarts[i], shownStarts[i + 1] - shownStarts[i]);
+}
+
+//===----------------------------------------------------------------------===//
+// Texts
+//===----------------------------------------------------------------------===//
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, std::optional<bool> withBegin,
+                                       bool asSpecial, bool continued) const {
+  if (const size_t at = invalidUtf8(text); at != text.size())
+    throw InputError("the text must be UTF-8, but isn't at byte " + std::to_string(at));
+  std::vector<int32_t> ids;
+  if (withBegin.value_or(addBegin) && begin)
+    ids.push_back(*begin);
+  else if (withBegin.value_or(false))
+    throw InputError("an id that begins texts is asked for, but the vocabulary names none");
+  bool afterSpecial = !continued; // the start of a text counts as one
+  for (const Fragment &fragment : cut(text, asSpecial)) {
+    if (fragment.id >= 0) {
+      ids.push_back(fragment.id);
+      afterSpecial = true;
+      continue;
+    }
+    if (sentences) {
+      encodeSentence((addSpace && afterSpecial ? " " : "") + withSpaces(fragment.text), ids);
+    } else {
+      std::vector<std::string_view> pieces = {fragment.text}, next;
+      for (const Pattern &pattern : patterns) {
+        next.clear();
+        for (std::string_view piece : pieces)
+          pattern.split(piece, next);
+        pieces.swap(next);
+      }
+      for (std::string_view piece : pieces)
+        encodePiece(piece, ids);
+    }
+    afterSpecial = false;
+  }
+  return ids;
+}
+
+/// Cuts tokens out of a text, the longest first; texts between them are never empty.
+std::vector<Tokenizer::Fragment> Tokenizer::cut(std::string_view text, bool asSpecial) const {
+  std::vector<Fragment> fragments, next;
+  if (!text.empty())
+    fragments.push_back({text, -1});
+  for (int32_t id : asSpecial ? special : userDefined) {
+    const std::string_view token = raw(id);
+    if (text.find(token) == std::string_view::npos)
+      continue;
+    next.clear();
+    for (const Fragment &fragment : fragments) {
+      if (fragment.id >= 0) {
+        next.push_back(fragment);
+        continue;
+      }
+      for (size_t at = 0;;) {
+        const size_t found = fragment.text.find(token, at);
+        const std::string_view piece = fragment.text.substr(at, found - at);
+        if (!piece.empty())
+          next.push_back({piece, -1});
+        if (found == std::string_view::npos)
+          break;
+        next.push_back({token, id});
+        at = found + token.size();
+      }
+    }
+    fragments.swap(next);
+  }
+  return fragments;
+}
+
+/// Byte-level BPE of a piece: the best merge first, of equal ones the first.
+void Tokenizer::encodePiece(std::string_view piece, std::vector<int32_t> &ids) const {
+  if (wholePieces)
+    if (auto found = texts.find(piece); found != texts.end()) {
+      ids.push_back(found->second);
+      return;
+    }
+  std::vector<Symbol> symbols;
+  for (size_t i = 0; i < piece.size(); ++i)
+    if (const int32_t id = ofByte[uint8_t(piece[i])]; id >= 0) { // others are left out
+      const int32_t number = int32_t(symbols.size());
+      symbols.push_back({id, number - 1, number + 1, piece.substr(i, 1)});
+    }
+  if (symbols.empty())
+    return;
+  symbols.back().next = -1;
+  std::priority_queue<Candidate> queue;
+  const auto propose = [&](int32_t left, int32_t right) {
+    if (left < 0 || right < 0)
+      return;
+    auto found = merges.find(pairOf(symbols[size_t(left)].id, symbols[size_t(right)].id));
+    if (found != merges.end())
+      queue.push({double(found->second.rank), left, right, found->second.result, 0});
+  };
+  for (size_t i = 0; i + 1 < symbols.size(); ++i)
+    propose(int32_t(i), int32_t(i) + 1);
+  while (!queue.empty()) {
+    const Candidate best = queue.top();
+    queue.pop();
+    Symbol &left = symbols[size_t(best.left)];
+    if (left.text.empty() || left.next < 0)
+      continue;
+    Symbol &right = symbols[size_t(left.next)];
+    // Neighbours may have become others since, with which it is one merge or none.
+    const auto found = merges.find(pairOf(left.id, right.id));
+    if (found == merges.end() || found->second.result != best.result)
+      continue;
+    left.id = best.result;
+    right.text = {};
+    left.next = right.next;
+    if (left.next >= 0)
+      symbols[size_t(left.next)].previous = best.left;
+    propose(left.previous, best.left);
+    propose(best.left, left.next);
+  }
+  for (int32_t i = 0; i >= 0; i = symbols[size_t(i)].next)
+    ids.push_back(symbols[size_t(i)].id);
+}
+
+/// SentencePiece's BPE: of all neighbours that are a token together, those with the largest score
+/// become one first, of equal ones the first.
+void Tokenizer::encodeSentence(const std::string &text, std::vector<int32_t> &ids) const {
+  std::vector<Symbol> symbols;
+  uint32_t code;
+  for (size_t at = 0, count; at < text.size(); at += count) {
+    count = readUtf8(text, at, code);
+    const int32_t number = int32_t(symbols.size());
+    symbols.push_back({-1, number - 1, number + 1, std::string_view(text).substr(at, count)});
+  }
+  if (symbols.empty())
+    return;
+  symbols.back().next = -1;
+  std::priority_queue<Candidate> queue;
+  const auto propose = [&](int32_t left, int32_t right) {
+    if (left < 0 || right < 0)
+      return;
+    const std::string_view one = symbols[size_t(left)].text, other = symbols[size_t(right)].text;
+    const std::string_view both(one.data(), one.size() + other.size());
+    if (auto found = texts.find(both); found != texts.end())
+      queue.push({-double(scores[size_t(found->second)]), left, right, -1, both.size()});
+  };
+  for (size_t i = 0; i + 1 < symbols.size(); ++i)
+    propose(int32_t(i), int32_t(i) + 1);
+  while (!queue.empty()) {
+    const Candidate best = queue.top();
+    queue.pop();
+    Symbol &left = symbols[size_t(best.left)], &right = symbols[size_t(best.right)];
+    if (left.text.empty() || right.text.empty() ||
+        left.text.size() + right.text.size() != best.bytes)
+      continue; // one of them is part of another one since
+    left.text = {left.text.data(), best.bytes};
+    right.text = {};
+    left.next = right.next;
+    if (left.next >= 0)
+      symbols[size_t(left.next)].previous = best.left;
+    propose(left.previous, best.left);
+    propose(best.left, left.next);
+  }
+  bool afterUnknown = false;
+  for (int32_t i = 0; i >= 0; i = symbols[size_t(i)].next)
+    append(symbols[size_t(i)], afterUnknown, ids);
+}
+
+/// The id of what is left of a sentence; or bytes of it, or one unknown token for several.
+void Tokenizer::append(const Symbol &symbol, bool &afterUnknown, std::vector<int32_t> &ids) const {
+  int32_t id = unknown;
+  if (auto found = reserved.find(symbol.text); found != reserved.end())
+    id = found->second;
+  else if (auto own = texts.find(symbol.text); own != texts.end())
+    id = own->second;
+  const bool isUnknown = id == unknown;
+  if (isUnknown && !ofByte.empty()) {
+    for (char byte : symbol.text)
+      ids.push_back(ofByte[uint8_t(byte)]);
+  } else if (!isUnknown || !afterUnknown) {
+    ids.push_back(id);
+  }
+  afterUnknown = isUnknown;
+}
+
+} // namespace rlx::runtime::library
