@@ -9,18 +9,32 @@
  * library, `mlp.h`, includes this one with RLX_PREFIX set, and adds what is known of the library's
  * functions: constants, and a function with typed arguments for each.
  *
- * Ownership   A handle belongs to whoever loaded it, until `free`. What is given to a call stays
- * the caller's, and is used until the call returns; only the memory of `set_parameter` has to stay
- * as long as the handle does. Texts and lists that are given out belong to the handle. Threads All
- * functions may be called from any thread, `free` from one alone and last. Runs of one function of
- * one handle take turns, since they share memory; runs of other functions and handles go on at the
- * same time. Handles of one library share the library's weights. Each library has one pool of
- * worker threads, which its handles share, and which other libraries don't. A child of fork() may
- * go on with its parent's handles. Errors      Functions that can fail return a status; `error`
- * then has a text that says what, where, the rule and the values. Nothing is thrown, and no mistake
- * that can be seen ends the process. What can't be seen: addresses that don't have the memory
- * behind them which the caller says, and handles that were freed. Units       Sizes of memory are
- * bytes; sizes of dimensions are elements. Arrays are dense, the last dimension first.
+ * Ownership:
+ *
+ * A handle belongs to whoever loaded it, until `free`. What is given to a call stays the
+ * caller's, and is used until the call returns; only the memory of `set_parameter` has to
+ * stay as long as the handle does. Texts and lists that are given out belong to the
+ * handle.
+ *
+ * Threads:
+ *
+ * All functions may be called from any thread, `free` from one alone and last. Runs of
+ * one function of one handle take turns, since they share memory; runs of other functions
+ * and handles go on at the same time. Handles of one library share the library's weights.
+ * Each library has one pool of worker threads, which its handles share, and which other
+ * libraries don't. A child of fork() may go on with its parent's handles.
+ *
+ * Errors:
+ *
+ * Functions that can fail return a status; `error` then has a text that says what, where,
+ * the rule and the values. Nothing is thrown, and no mistake that can be seen ends the
+ * process. What can't be seen: addresses that don't have the memory behind them which the
+ * caller says, and handles that were freed.
+ *
+ * Units:
+ *
+ * Sizes of memory are bytes; sizes of dimensions are elements. Arrays are dense, the last
+ * dimension first.
  */
 #ifndef RLX_H
 #define RLX_H

@@ -9,17 +9,28 @@
  * (`Executable.plan_params` in Python). Of language models there are tokenizers and sessions
  * beside.
  *
- * Ownership   A handle is given back by `rlx_free`, once no session of it is left; a session by
+ * Ownership:
+ *
+ * A handle is given back by `rlx_free`, once no session of it is left; a session by
  * `rlx_session_free`. Texts that are given out belong to the handle, logits to the session.
- * Threads     All functions may be called from any thread. Calls on one session take turns, and so
- * do runs of one function of one handle, which all sessions of the handle use; other handles go on
- * at the same time. The library has one pool of worker threads. Errors      Functions that can fail
- * return a status; `rlx_error(model)` has what the last call of this thread that failed says, of a
- * handle, of its sessions, or of none (NULL) where a file couldn't be opened. Nothing is thrown,
- * and no file ends the process while it is opened: it is checked first. What a file's code does
- * when it runs is its author's: open only what you compiled, or somebody whom you trust. A file
- * must not be changed as long as it is open. Texts       Bytes of UTF-8 and how many there are; no
- * zero has to follow them.
+ *
+ * Threads:
+ *
+ * All functions may be called from any thread. Calls on one session take turns, and so do runs of
+ * one function of one handle, which all sessions of the handle use; other handles go on at the same
+ * time. The library has one pool of worker threads.
+ *
+ * Errors:
+ *
+ * Functions that can fail return a status; `rlx_error(model)` has what the last call of this thread
+ * that failed says, of a handle, of its sessions, or of none (NULL) where a file couldn't be
+ * opened. Nothing is thrown, and no file ends the process while it is opened: it is checked first.
+ * What a file's code does when it runs is its author's: open only what you compiled, or somebody
+ * whom you trust. A file must not be changed as long as it is open.
+ *
+ * Texts:
+ *
+ * Bytes of UTF-8 and how many there are; no zero has to follow them.
  */
 #ifndef RLX_RUNTIME_H
 #define RLX_RUNTIME_H
@@ -66,7 +77,7 @@ enum {
   RLX_BEHIND = 4    /* as what goes on behind another text: without what begins texts */
 };
 
-/* Token ids of a text. `*count` is how many there are; `ids` gets them where it has room for so
+/* Token ids of a text. `*count` is how many there are; `ids` gets them where it has room for as
  * many
  * (`capacity`), and may be NULL for a capacity of 0. */
 rlx_status rlx_tokenize(const rlx_model *model, const char *text, size_t bytes, int32_t flags,
