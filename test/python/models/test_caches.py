@@ -19,6 +19,7 @@ from rlx_mlir.formats import decode, encode
 from rlx_mlir.frontends.gguf import write_gguf
 from rlx_mlir.models import compiling
 from rlx_mlir.models.caches import KV_DTYPES, CacheType, bytes_per_token, cache_types, check_kv_dtype, kinds, schemes
+from rlx_mlir.models.delta import Delta
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.session import Session
 from rlx_mlir.tools.cli import app
@@ -29,9 +30,10 @@ class Sizes:
     """What caches depend on."""
 
     kv_dtype: str
-    layers: int = 2
+    attentive: tuple[int, ...] = (0, 1)
     kv_width: int = 64
     latent: object = None
+    delta: Delta | None = None
 
 
 def test_one_type_is_that_of_keys_and_values() -> None:
