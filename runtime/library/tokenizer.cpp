@@ -165,8 +165,9 @@ void Tokenizer::listTexts() {
     }
   }
   shownStarts.push_back(uint32_t(shown.size()));
-  if (sentences && unknown < 0)
-    throw InputError("no token stands for what is unknown");
+  // What is unknown is written as bytes where there are tokens of them, as in Gemma's vocabulary.
+  if (sentences && unknown < 0 && ofByte.empty())
+    throw InputError("no token stands for what is unknown, nor for bytes of it");
   const auto longer = [&](int32_t one, int32_t other) {
     return raw(one).size() > raw(other).size();
   };

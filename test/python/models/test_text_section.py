@@ -220,6 +220,18 @@ def test_sentencepiece_ids_are_those_of_python(bundle: Path, tmp_path: Path, wit
     compare(opened(bundle, tmp_path, metadata), tokenizer, texts(5 + prefix, 300))
 
 
+def test_no_token_has_to_stand_for_what_is_unknown(bundle: Path, tmp_path: Path) -> None:
+    """As in Gemma's vocabulary, whose `<unk>` is a control token: what is unknown becomes bytes, if there are any."""
+    for with_bytes in (True, False):
+        metadata = sentences(with_bytes=with_bytes, prefix=False)
+        metadata["tokenizer.ggml.token_type"][0] = int(TokenType.CONTROL)
+        if with_bytes:
+            compare(opened(bundle, tmp_path, metadata), Tokenizer.from_metadata(metadata), texts(9, 300))
+        else:
+            with pytest.raises(CError, match="texts can't become ids of tokens: .*unk is not defined"):
+                opened(bundle, tmp_path, metadata).tokenize("a")
+
+
 def test_ids_of_a_real_vocabulary(bundle: Path, tmp_path: Path, smollm2_path: Path) -> None:
     with GGUFFile(smollm2_path) as file:
         own, tokenizer = opened(bundle, tmp_path, file.metadata), Tokenizer.from_metadata(file.metadata)
