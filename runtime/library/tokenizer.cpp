@@ -48,15 +48,50 @@ std::string withSpaces(std::string_view text) {
 
 /// Two neighbours that may become one.
 struct Candidate {
-  double order; // less comes first
-  int32_t left, right;
-  int32_t result; // of BPE: the token
-  size_t bytes;   // of SentencePiece: of both together
+  double order = 0; // less comes first
+  int32_t left = 0;
+  int32_t result = 0; // of BPE: the token
+  size_t bytes = 0;   // of SentencePiece: of both together
 
   bool operator<(const Candidate &other) const { // for a queue, whose largest comes first
     return order != other.order ? order > other.order : left > other.left;
   }
 };
+
+/// Merges symbols that are in a row: the best two neighbours first, of equal ones the first.
+/// `isCandidate(left, right, found)` says whether two may become one, and notes in `found` what;
+/// `merge(left, right, best)` makes that of `left`, or says that they are others by now.
+template <typename Symbol, typename IsCandidate, typename Merge>
+void mergeAll(std::vector<Symbol> &symbols, IsCandidate isCandidate, Merge merge) {
+  std::priority_queue<Candidate> queue;
+  const auto propose = [&](int32_t left, int32_t right) {
+    Candidate found;
+    found.left = left;
+    if (left >= 0 && right >= 0 &&
+        isCandidate(symbols[size_t(left)], symbols[size_t(right)], found))
+      queue.push(found);
+  };
+  if (!symbols.empty())
+    symbols.back().next = -1;
+  for (size_t i = 0; i + 1 < symbols.size(); ++i)
+    propose(int32_t(i), int32_t(i) + 1);
+  while (!queue.empty()) {
+    const Candidate best = queue.top();
+    queue.pop();
+    Symbol &left = symbols[size_t(best.left)];
+    if (left.text.empty() || left.next < 0)
+      continue;
+    Symbol &right = symbols[size_t(left.next)];
+    if (!merge(left, right, best))
+      continue;
+    right.text = {};
+    left.next = right.next;
+    if (left.next >= 0)
+      symbols[size_t(left.next)].previous = best.left;
+    propose(left.previous, best.left);
+    propose(best.left, left.next);
+  }
+}
 
 } // namespace
 
@@ -274,39 +309,23 @@ void Tokenizer::encodePiece(std::string_view piece, std::vector<int32_t> &ids) c
       const int32_t number = int32_t(symbols.size());
       symbols.push_back({id, number - 1, number + 1, piece.substr(i, 1)});
     }
-  if (symbols.empty())
-    return;
-  symbols.back().next = -1;
-  std::priority_queue<Candidate> queue;
-  const auto propose = [&](int32_t left, int32_t right) {
-    if (left < 0 || right < 0)
-      return;
-    auto found = merges.find(pairOf(symbols[size_t(left)].id, symbols[size_t(right)].id));
-    if (found != merges.end())
-      queue.push({double(found->second.rank), left, right, found->second.result, 0});
+  const auto isCandidate = [&](const Symbol &left, const Symbol &right, Candidate &found) {
+    const auto merge = merges.find(pairOf(left.id, right.id));
+    if (merge == merges.end())
+      return false;
+    found.order = double(merge->second.rank);
+    found.result = merge->second.result;
+    return true;
   };
-  for (size_t i = 0; i + 1 < symbols.size(); ++i)
-    propose(int32_t(i), int32_t(i) + 1);
-  while (!queue.empty()) {
-    const Candidate best = queue.top();
-    queue.pop();
-    Symbol &left = symbols[size_t(best.left)];
-    if (left.text.empty() || left.next < 0)
-      continue;
-    Symbol &right = symbols[size_t(left.next)];
+  mergeAll(symbols, isCandidate, [&](Symbol &left, const Symbol &right, const Candidate &best) {
     // Neighbours may have become others since, with which it is one merge or none.
-    const auto found = merges.find(pairOf(left.id, right.id));
-    if (found == merges.end() || found->second.result != best.result)
-      continue;
+    Candidate now;
+    if (!isCandidate(left, right, now) || now.result != best.result)
+      return false;
     left.id = best.result;
-    right.text = {};
-    left.next = right.next;
-    if (left.next >= 0)
-      symbols[size_t(left.next)].previous = best.left;
-    propose(left.previous, best.left);
-    propose(best.left, left.next);
-  }
-  for (int32_t i = 0; i >= 0; i = symbols[size_t(i)].next)
+    return true;
+  });
+  for (int32_t i = 0; !symbols.empty() && i >= 0; i = symbols[size_t(i)].next)
     ids.push_back(symbols[size_t(i)].id);
 }
 
@@ -320,37 +339,22 @@ void Tokenizer::encodeSentence(const std::string &text, std::vector<int32_t> &id
     const int32_t number = int32_t(symbols.size());
     symbols.push_back({-1, number - 1, number + 1, std::string_view(text).substr(at, count)});
   }
-  if (symbols.empty())
-    return;
-  symbols.back().next = -1;
-  std::priority_queue<Candidate> queue;
-  const auto propose = [&](int32_t left, int32_t right) {
-    if (left < 0 || right < 0)
-      return;
-    const std::string_view one = symbols[size_t(left)].text, other = symbols[size_t(right)].text;
-    const std::string_view both(one.data(), one.size() + other.size());
-    if (auto found = texts.find(both); found != texts.end())
-      queue.push({-double(scores[size_t(found->second)]), left, right, -1, both.size()});
+  const auto isCandidate = [&](const Symbol &left, const Symbol &right, Candidate &found) {
+    found.bytes = left.text.size() + right.text.size();
+    const auto token = texts.find({left.text.data(), found.bytes});
+    if (token == texts.end())
+      return false;
+    found.order = -double(scores[size_t(token->second)]);
+    return true;
   };
-  for (size_t i = 0; i + 1 < symbols.size(); ++i)
-    propose(int32_t(i), int32_t(i) + 1);
-  while (!queue.empty()) {
-    const Candidate best = queue.top();
-    queue.pop();
-    Symbol &left = symbols[size_t(best.left)], &right = symbols[size_t(best.right)];
-    if (left.text.empty() || right.text.empty() ||
-        left.text.size() + right.text.size() != best.bytes)
-      continue; // one of them is part of another one since
+  mergeAll(symbols, isCandidate, [](Symbol &left, const Symbol &right, const Candidate &best) {
+    if (left.text.size() + right.text.size() != best.bytes)
+      return false; // one of them has become longer since
     left.text = {left.text.data(), best.bytes};
-    right.text = {};
-    left.next = right.next;
-    if (left.next >= 0)
-      symbols[size_t(left.next)].previous = best.left;
-    propose(left.previous, best.left);
-    propose(best.left, left.next);
-  }
+    return true;
+  });
   bool afterUnknown = false;
-  for (int32_t i = 0; i >= 0; i = symbols[size_t(i)].next)
+  for (int32_t i = 0; !symbols.empty() && i >= 0; i = symbols[size_t(i)].next)
     append(symbols[size_t(i)], afterUnknown, ids);
 }
 

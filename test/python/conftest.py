@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import bundles
 import covering
 import levels
 import pytest
 import seeds
 import tiny_models
 
+import rlx_mlir as rlx
 from rlx_mlir.errors import DownloadError
 from rlx_mlir.models import hub
 
@@ -158,3 +160,11 @@ def gemma3_path() -> Path:
 def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model of two layers, hidden 64, 4 heads over 2, with q4_1, q8_0 and f32 weights and a tied head."""
     return tiny_models.write(tmp_path_factory.mktemp("models") / "tiny.gguf")
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of `tiny_llama` for this machine; tests change copies of it."""
+    path = tmp_path_factory.mktemp("bundles") / "tiny.rlx"
+    rlx.bundle(tiny_llama, path, **bundles.OPTIONS)
+    return path

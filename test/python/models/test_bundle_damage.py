@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,10 +16,9 @@ from typing import Any
 
 import bundle_mutations
 import pytest
-from bundles import OPTIONS, rewritten, with_manifest
+from bundles import rewritten, with_manifest
 from descriptions import set_at
 
-import rlx_mlir as rlx
 from rlx_mlir.budgets import budget
 from rlx_mlir.errors import BudgetError, CacheError, ModelFileError, RlxError
 from rlx_mlir.models.bundle import MANIFEST, METADATA, VERSION, Bundle, code_section, weights_section
@@ -26,19 +26,10 @@ from rlx_mlir.models.loading import load_model
 from rlx_mlir.runtime.container import Container
 
 
-@pytest.fixture(scope="session")
-def sound(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("sound") / "tiny.rlx"
-    rlx.bundle(tiny_llama, path, **OPTIONS)
-    return path
-
-
 @pytest.fixture
-def path(sound: Path, tmp_path: Path) -> Path:
+def path(tiny_bundle: Path, tmp_path: Path) -> Path:
     """A copy, to be damaged."""
-    copy = tmp_path / "tiny.rlx"
-    copy.write_bytes(sound.read_bytes())
-    return copy
+    return Path(shutil.copy(tiny_bundle, tmp_path))
 
 
 def _span(path: Path, name: str) -> tuple[int, int]:
@@ -105,19 +96,19 @@ def test_files_that_are_cut_off_are_noticed(path: Path) -> None:
         load_model(path)
 
 
-def test_other_versions_are_named(sound: Path, tmp_path: Path) -> None:
+def test_other_versions_are_named(tiny_bundle: Path, tmp_path: Path) -> None:
     def newer(document: dict[str, Any]) -> None:
         document["version"] = VERSION + 1
 
     with pytest.raises(ModelFileError, match=rf"of version {VERSION}, but this one of {VERSION + 1}: bundle the model"):
-        load_model(with_manifest(sound, tmp_path / "m.rlx", newer))
+        load_model(with_manifest(tiny_bundle, tmp_path / "m.rlx", newer))
 
     def old_code(content: dict[str, bytes]) -> None:
         name = code_section("decode", "native")
         content[name] = content[name][:8] + struct.pack("<I", 3) + content[name][12:]
 
     with pytest.raises(CacheError, match=r"section 'artifact/decode/native': not an artefact of version \d+, but of 3"):
-        load_model(rewritten(sound, tmp_path / "m.rlx", old_code))
+        load_model(rewritten(tiny_bundle, tmp_path / "m.rlx", old_code))
 
 
 @pytest.mark.parametrize(
@@ -157,36 +148,36 @@ def test_other_versions_are_named(sound: Path, tmp_path: Path) -> None:
     ],
 )
 def test_manifests_that_make_no_sense_are_named(
-    change: Callable[[dict[str, Any]], None], message: str, sound: Path, tmp_path: Path
+    change: Callable[[dict[str, Any]], None], message: str, tiny_bundle: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(RlxError, match=message):
-        load_model(with_manifest(sound, tmp_path / "m.rlx", change))
+        load_model(with_manifest(tiny_bundle, tmp_path / "m.rlx", change))
 
 
-def test_a_manifest_is_strict_json_with_a_budget(sound: Path, tmp_path: Path) -> None:
+def test_a_manifest_is_strict_json_with_a_budget(tiny_bundle: Path, tmp_path: Path) -> None:
     def twice(content: dict[str, bytes]) -> None:
         content[MANIFEST] = b'{"version":1,' + content[MANIFEST][1:]
 
     with pytest.raises(ModelFileError, match="the key 'version' stands twice"):
-        load_model(rewritten(sound, tmp_path / "m.rlx", twice))
+        load_model(rewritten(tiny_bundle, tmp_path / "m.rlx", twice))
     with budget(json_bytes=4000), pytest.raises(BudgetError, match="'json_bytes'"):
-        load_model(sound)
+        load_model(tiny_bundle)
     with budget(tensors=3), pytest.raises(BudgetError, match="'tensors'"):
-        load_model(sound)
+        load_model(tiny_bundle)
 
 
-def test_values_change_in_mutations(sound: Path) -> None:
-    with Container(sound) as container:
+def test_values_change_in_mutations(tiny_bundle: Path) -> None:
+    with Container(tiny_bundle) as container:
         document = json.loads(container.read(MANIFEST))
     rng = random.Random(0)
     assert sum(bundle_mutations.changed(document, rng) != document for _ in range(50)) > 30
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.slow)])
-def test_whatever_somebody_writes_is_an_error_or_runs(count: int, sound: Path, tmp_path: Path) -> None:
+def test_whatever_somebody_writes_is_an_error_or_runs(count: int, tiny_bundle: Path, tmp_path: Path) -> None:
     """In a process of its own, which would not survive a crash."""
     script = Path(bundle_mutations.__file__)
-    command = [sys.executable, str(script), "decoder", str(sound), str(tmp_path), "0", str(count)]
+    command = [sys.executable, str(script), "decoder", str(tiny_bundle), str(tmp_path), "0", str(count)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)

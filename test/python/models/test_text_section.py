@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 import tiny_models
 import tokenizers
-from bundles import OPTIONS, rewritten
+from bundles import rewritten
 from c_api import CError
 from c_runtime import BEHIND, NO_BEGIN, SPECIAL, Opened
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
-import rlx_mlir as rlx
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models.bundle import TEXT
@@ -109,20 +108,13 @@ def texts(seed: int, count: int) -> list[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def bundle(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("texts") / "tiny.rlx"
-    rlx.bundle(tiny_llama, path, **OPTIONS)
-    return path
-
-
-def opened(bundle: Path, target: Path, metadata: Mapping[str, Any]) -> Opened:
+def opened(tiny_bundle: Path, target: Path, metadata: Mapping[str, Any]) -> Opened:
     """The bundle with another vocabulary."""
 
     def change(content: dict[str, bytes]) -> None:
         content[TEXT] = text_section(metadata)
 
-    return Opened(rewritten(bundle, target / "own.rlx", change))
+    return Opened(rewritten(tiny_bundle, target / "own.rlx", change))
 
 
 def compare(own: Opened, tokenizer: Tokenizer, cases: list[str]) -> None:
@@ -172,13 +164,15 @@ def byte_level() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("pre", PRE_TOKENIZERS)
-def test_byte_level_ids_are_those_of_python(bundle: Path, tmp_path: Path, byte_level: dict[str, Any], pre: str) -> None:
+def test_byte_level_ids_are_those_of_python(
+    tiny_bundle: Path, tmp_path: Path, byte_level: dict[str, Any], pre: str
+) -> None:
     metadata = {**byte_level, "tokenizer.ggml.pre": pre}
     tokenizer = Tokenizer.from_metadata(metadata)
-    compare(opened(bundle, tmp_path, metadata), tokenizer, texts(len(pre), 400))
+    compare(opened(tiny_bundle, tmp_path, metadata), tokenizer, texts(len(pre), 400))
 
 
-def test_bytes_without_tokens_are_left_out(bundle: Path, tmp_path: Path, byte_level: dict[str, Any]) -> None:
+def test_bytes_without_tokens_are_left_out(tiny_bundle: Path, tmp_path: Path, byte_level: dict[str, Any]) -> None:
     """And merges that several pairs have the same token of."""
     tokens = list(byte_level["tokenizer.ggml.tokens"])
     tokens[tokens.index("\u0100")] = "<was zero>"  # the byte 0
@@ -189,7 +183,7 @@ def test_bytes_without_tokens_are_left_out(bundle: Path, tmp_path: Path, byte_le
     metadata |= {"tokenizer.ggml.token_type": np.array(types, np.int32), "tokenizer.ggml.pre": "gpt-2"}
     tokenizer = Tokenizer.from_metadata(metadata)
     cases = ["\x00", "a\x00b", "\x00\x00 \x00", "abc", "aabcc", "abcabcbcab", *texts(7, 50)]
-    compare(opened(bundle, tmp_path, metadata), tokenizer, cases)
+    compare(opened(tiny_bundle, tmp_path, metadata), tokenizer, cases)
 
 
 def sentences(*, with_bytes: bool, prefix: bool) -> dict[str, Any]:
@@ -214,28 +208,30 @@ def sentences(*, with_bytes: bool, prefix: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("prefix", [True, False])
 @pytest.mark.parametrize("with_bytes", [True, False])
-def test_sentencepiece_ids_are_those_of_python(bundle: Path, tmp_path: Path, with_bytes: bool, prefix: bool) -> None:
+def test_sentencepiece_ids_are_those_of_python(
+    tiny_bundle: Path, tmp_path: Path, with_bytes: bool, prefix: bool
+) -> None:
     metadata = sentences(with_bytes=with_bytes, prefix=prefix)
     tokenizer = Tokenizer.from_metadata(metadata)
-    compare(opened(bundle, tmp_path, metadata), tokenizer, texts(5 + prefix, 300))
+    compare(opened(tiny_bundle, tmp_path, metadata), tokenizer, texts(5 + prefix, 300))
 
 
-def test_no_token_has_to_stand_for_what_is_unknown(bundle: Path, tmp_path: Path) -> None:
+def test_no_token_has_to_stand_for_what_is_unknown(tiny_bundle: Path, tmp_path: Path) -> None:
     """As in Gemma's vocabulary, whose `<unk>` is a control token: what is unknown becomes bytes, if there are any."""
     for with_bytes in (True, False):
         metadata = sentences(with_bytes=with_bytes, prefix=False)
         metadata["tokenizer.ggml.token_type"][0] = int(TokenType.CONTROL)
         if with_bytes:
-            compare(opened(bundle, tmp_path, metadata), Tokenizer.from_metadata(metadata), texts(9, 300))
+            compare(opened(tiny_bundle, tmp_path, metadata), Tokenizer.from_metadata(metadata), texts(9, 300))
         else:
-            own = opened(bundle, tmp_path, metadata)
+            own = opened(tiny_bundle, tmp_path, metadata)
             with pytest.raises(CError, match=r"texts can't become ids of tokens: .*unk is not defined"):
                 own.tokenize("a")
 
 
-def test_ids_of_a_real_vocabulary(bundle: Path, tmp_path: Path, smollm2_path: Path) -> None:
+def test_ids_of_a_real_vocabulary(tiny_bundle: Path, tmp_path: Path, smollm2_path: Path) -> None:
     with GGUFFile(smollm2_path) as file:
-        own, tokenizer = opened(bundle, tmp_path, file.metadata), Tokenizer.from_metadata(file.metadata)
+        own, tokenizer = opened(tiny_bundle, tmp_path, file.metadata), Tokenizer.from_metadata(file.metadata)
     for case in json.loads((DATA / "smollm2_tokens.json").read_text()):
         assert own.tokenize(case["text"]) == case["plain"]
         assert own.tokenize(case["text"], SPECIAL) == tokenizer.tokenize(case["text"], special=True)
@@ -244,22 +240,22 @@ def test_ids_of_a_real_vocabulary(bundle: Path, tmp_path: Path, smollm2_path: Pa
 
 
 @pytest.mark.slow
-def test_ids_of_gemma(bundle: Path, tmp_path: Path, gemma3_path: Path) -> None:
+def test_ids_of_gemma(tiny_bundle: Path, tmp_path: Path, gemma3_path: Path) -> None:
     with GGUFFile(gemma3_path) as file:
-        own, tokenizer = opened(bundle, tmp_path, file.metadata), Tokenizer.from_metadata(file.metadata)
+        own, tokenizer = opened(tiny_bundle, tmp_path, file.metadata), Tokenizer.from_metadata(file.metadata)
     for text in texts(12, 1000):
         assert own.tokenize(text) == tokenizer.tokenize(text), repr(text)
 
 
-def test_long_runs_take_their_time(bundle: Path, tmp_path: Path, byte_level: dict[str, Any]) -> None:
+def test_long_runs_take_their_time(tiny_bundle: Path, tmp_path: Path, byte_level: dict[str, Any]) -> None:
     metadata = {**byte_level, "tokenizer.ggml.pre": "llama-bpe"}
-    own, tokenizer = opened(bundle, tmp_path, metadata), Tokenizer.from_metadata(metadata)
+    own, tokenizer = opened(tiny_bundle, tmp_path, metadata), Tokenizer.from_metadata(metadata)
     for part in (" ", "\n", "a", "1", "\U0001f9a5", " a", "'s"):
         assert own.tokenize(part * 20_000) == tokenizer.tokenize(part * 20_000)
 
 
-def test_tokenizers_that_are_not_written_say_why(bundle: Path, tmp_path: Path) -> None:
-    own = opened(bundle, tmp_path, {"tokenizer.ggml.model": "gpt2"})
+def test_tokenizers_that_are_not_written_say_why(tiny_bundle: Path, tmp_path: Path) -> None:
+    own = opened(tiny_bundle, tmp_path, {"tokenizer.ggml.model": "gpt2"})
     with pytest.raises(CError, match="texts can't become ids of tokens: the file has no vocabulary"):
         own.tokenize("a")
 
@@ -315,10 +311,10 @@ TEMPLATES = {"llama3": LLAMA3, "gemma": GEMMA, "default": DEFAULT, "plain": PLAI
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_chats_are_put_as_the_template_does(bundle: Path, tmp_path: Path, name: str) -> None:
+def test_chats_are_put_as_the_template_does(tiny_bundle: Path, tmp_path: Path, name: str) -> None:
     metadata = {**tiny_models.vocabulary(), "tokenizer.chat_template": TEMPLATES[name]}
     template, tokenizer = ChatTemplate.from_metadata(metadata), Tokenizer.from_metadata(metadata)
-    own, model = opened(bundle, tmp_path, metadata), load_model(bundle)
+    own, model = opened(tiny_bundle, tmp_path, metadata), load_model(tiny_bundle)
     conversations = [["user"], ["user", "assistant"]] + (
         [] if name == "gemma" else [["system", "user"], ["user", "user"]]
     )
@@ -341,8 +337,8 @@ def test_chats_are_put_as_the_template_does(bundle: Path, tmp_path: Path, name: 
             assert session.logits.tobytes() == expected.logits.tobytes()
 
 
-def test_turns_are_kept_where_the_template_wants_them(bundle: Path, tmp_path: Path) -> None:
-    session = opened(bundle, tmp_path, {**tiny_models.vocabulary(), "tokenizer.chat_template": GEMMA}).session()
+def test_turns_are_kept_where_the_template_wants_them(tiny_bundle: Path, tmp_path: Path) -> None:
+    session = opened(tiny_bundle, tmp_path, {**tiny_models.vocabulary(), "tokenizer.chat_template": GEMMA}).session()
     with pytest.raises(CError, match="messages of users and answers in turn, but message 0 is of the role 'assistant'"):
         session.say("assistant", "a")
     session.say("user", "a")
@@ -351,7 +347,7 @@ def test_turns_are_kept_where_the_template_wants_them(bundle: Path, tmp_path: Pa
     with pytest.raises(CError, match="a system's message must be the first one of a conversation"):
         session.say("system", "a")
     with pytest.raises(CError, match="no form for the role 'system'; known are user, assistant"):
-        opened(bundle, tmp_path, {**tiny_models.vocabulary(), "tokenizer.chat_template": GEMMA}).session().say(
+        opened(tiny_bundle, tmp_path, {**tiny_models.vocabulary(), "tokenizer.chat_template": GEMMA}).session().say(
             "system", "a"
         )
 
@@ -378,10 +374,10 @@ def test_turns_are_kept_where_the_template_wants_them(bundle: Path, tmp_path: Pa
         ),
     ],
 )
-def test_templates_without_a_form_say_why(bundle: Path, tmp_path: Path, source: str, message: str) -> None:
+def test_templates_without_a_form_say_why(tiny_bundle: Path, tmp_path: Path, source: str, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         ChatForm.of(ChatTemplate(source))
-    own = opened(bundle, tmp_path, {**tiny_models.vocabulary(), "tokenizer.chat_template": source})
+    own = opened(tiny_bundle, tmp_path, {**tiny_models.vocabulary(), "tokenizer.chat_template": source})
     with pytest.raises(CError, match=f"messages can't become a prompt: .*{message}.*; give a prompt that is formatted"):
         own.session().say("user", "a")
     own.session().feed_text("<|im_start|>user\na<|im_end|>\n", SPECIAL)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,12 +16,11 @@ from typing import Any
 
 import library_mutations
 import pytest
-from bundles import OPTIONS, rewritten, with_manifest
+from bundles import rewritten, with_manifest
 from c_api import CError
 from c_runtime import Opened
 from descriptions import set_at
 
-import rlx_mlir as rlx
 from rlx_mlir.models.bundle import MANIFEST, TEXT, VERSION, code_section
 from rlx_mlir.runtime.container import Container
 from rlx_mlir.runtime.encoding import encode
@@ -28,19 +28,10 @@ from rlx_mlir.runtime.encoding import encode
 _HEADER, _ENTRY = 80, 128
 
 
-@pytest.fixture(scope="module")
-def sound(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("sound") / "tiny.rlx"
-    rlx.bundle(tiny_llama, path, **OPTIONS)
-    return path
-
-
 @pytest.fixture
-def path(sound: Path, tmp_path: Path) -> Path:
+def path(tiny_bundle: Path, tmp_path: Path) -> Path:
     """A copy, to be damaged."""
-    copy = tmp_path / "tiny.rlx"
-    copy.write_bytes(sound.read_bytes())
-    return copy
+    return Path(shutil.copy(tiny_bundle, tmp_path))
 
 
 def refused(path: Path, message: str) -> None:
@@ -141,19 +132,19 @@ def test_sections_with_one_name(path: Path) -> None:
     ],
 )
 def test_manifests_that_make_no_sense(
-    sound: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
+    tiny_bundle: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
-    path = with_manifest(sound, tmp_path / "m.rlx", change)
+    path = with_manifest(tiny_bundle, tmp_path / "m.rlx", change)
     refused(path, message)
 
 
-def test_a_context_that_the_code_does_not_have(sound: Path, tmp_path: Path) -> None:
-    opened = Opened(with_manifest(sound, tmp_path / "m.rlx", set_at("options", "context", to=65)))
+def test_a_context_that_the_code_does_not_have(tiny_bundle: Path, tmp_path: Path) -> None:
+    opened = Opened(with_manifest(tiny_bundle, tmp_path / "m.rlx", set_at("options", "context", to=65)))
     with pytest.raises(CError, match="'context' of 'prefill' is 64 at most, but the manifest says 65"):
         opened.session()
 
 
-def test_descriptions_of_code_that_cannot_run_here(sound: Path, tmp_path: Path) -> None:
+def test_descriptions_of_code_that_cannot_run_here(tiny_bundle: Path, tmp_path: Path) -> None:
     def with_description(change: Callable[[dict[str, Any]], object]) -> Path:
         def changed(content: dict[str, bytes]) -> None:
             name = code_section("decode", "native")
@@ -165,7 +156,7 @@ def test_descriptions_of_code_that_cannot_run_here(sound: Path, tmp_path: Path) 
             digest = hashlib.sha256(struct.pack("<QQ", len(own), code) + own + rest[length:]).digest()
             content[name] = struct.pack("<8sIQQ32s", magic, version, len(own), code, digest) + own + rest[length:]
 
-        return rewritten(sound, tmp_path / "m.rlx", changed)
+        return rewritten(tiny_bundle, tmp_path / "m.rlx", changed)
 
     for change, message in (
         (set_at("chip", to="sm_90a"), "'decode' was compiled for the GPU sm_90a"),
@@ -178,11 +169,11 @@ def test_descriptions_of_code_that_cannot_run_here(sound: Path, tmp_path: Path) 
         refused(with_description(change), message)
 
 
-def test_bundles_without_texts_take_ids(sound: Path, tmp_path: Path) -> None:
+def test_bundles_without_texts_take_ids(tiny_bundle: Path, tmp_path: Path) -> None:
     def without(content: dict[str, bytes]) -> None:
         del content[TEXT]
 
-    opened = Opened(rewritten(sound, tmp_path / "m.rlx", without))
+    opened = Opened(rewritten(tiny_bundle, tmp_path / "m.rlx", without))
     session = opened.session()
     session.feed([1, 2])
     assert session.next()[2] == b""
@@ -193,7 +184,7 @@ def test_bundles_without_texts_take_ids(sound: Path, tmp_path: Path) -> None:
     def reasons(content: dict[str, bytes]) -> None:
         content[TEXT] = encode([1, "it is too dark", "it is too late"])
 
-    opened = Opened(rewritten(sound, tmp_path / "m.rlx", reasons))
+    opened = Opened(rewritten(tiny_bundle, tmp_path / "m.rlx", reasons))
     with pytest.raises(CError, match="texts can't become ids of tokens: it is too dark"):
         opened.tokenize("a")
     with pytest.raises(CError, match="messages can't become a prompt: it is too late; give a prompt that is formatted"):
@@ -201,9 +192,9 @@ def test_bundles_without_texts_take_ids(sound: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(3000, marks=pytest.mark.slow)])
-def test_whatever_somebody_writes_is_an_error_or_runs(count: int, sound: Path, tmp_path: Path) -> None:
+def test_whatever_somebody_writes_is_an_error_or_runs(count: int, tiny_bundle: Path, tmp_path: Path) -> None:
     """In a process of its own, which would not survive a crash."""
-    command = [sys.executable, library_mutations.__file__, str(sound), str(tmp_path), "0", str(count)]
+    command = [sys.executable, library_mutations.__file__, str(tiny_bundle), str(tmp_path), "0", str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)

@@ -47,7 +47,7 @@ LINE = 64
 """Bytes of a cache line."""
 
 FEW_ROWS = 4
-"""The largest static M, times digits, whose weights are joined to bytes in registers."""
+"""The largest M, times digits, whose weights are joined to bytes in registers."""
 
 NEAR_BYTES = 256
 """How far ahead few rows ask for the panel that they read: it helps over the ends of pages; further is slower."""
@@ -108,39 +108,14 @@ def gemm_int8(target: Target, product: Product, scheme: str, bits: int = 8) -> s
     if not has_room(layout, bits):
         raise UnsupportedByTemplate(f"{product.name}: sums of products of {scheme} with {bits} bits don't fit in 32")
     target = _int8_target(target)
-    rows = GivenRows(target, product.k, layout, bits)
-    kernel = IntegerProduct(target, product, layout, rows)
-    # Sequences that are decoded together may be few, though their number isn't known here.
-    most = FEW_ROWS // DIGITS[bits] if product.rows is None and are_single_rows(product.x_shape) else 0
-    few = [
-        IntegerProduct(target, replace(product, x_shape=(count, product.k)), layout, rows, kernel.per_unit)
-        for count in range(1, most + 1)
-    ]
-
-    def body(
-        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
-    ) -> None:
-        parts, number = kernel.parts(em, values, scratch), row_count(em, values[0])
-
-        def run(count: int) -> None:
-            """The code for `count` rows, where they are as few, else that for more, or for any number."""
-            if count > most:
-                kernel.run(em, values, outputs, (begin, end), parts, number)
-                return
-            with em.if_(em.cmpi("eq", number, count)) as branch:
-                few[count - 1].run(em, values, outputs, (begin, end), parts, count)
-                branch.else_()
-                run(count + 1)
-
-        run(1)
-
+    kernel = IntegerProduct(target, product, layout, GivenRows(target, product.k, layout, bits))
     return write_kernel(
         product.name,
         kernel.operands,
         product.outputs(),
         units=lambda em, values: kernel.units,
         scratch=kernel.parts,
-        body=body,
+        body=kernel.body,
         order=product.operand_order,
     )
 
@@ -162,7 +137,7 @@ class IntegerProduct:
     def __init__(
         self, target: Target, product: Product, layout: PanelLayout, rows: Rows, per_unit: int | None = None
     ) -> None:
-        """per_unit: panels of each weight in a unit, where another kernel says so."""
+        """per_unit: panels of each weight in a unit, where the code for more rows says so."""
         self._target, self._product, self._layout, self._rows = target, product, layout, rows
         self._digits = DIGITS[rows.bits]
         self._weights = product.program.accumulators
@@ -183,6 +158,12 @@ class IntegerProduct:
         # AVX2 has no sums of bytes in 32 bits: loading weights once for all digits leaves registers for one row.
         self._together = self._few or (self._digits > 1 and by_avx2(target))
         self._sizes = (1,) if self._together and not self._few else _tile_rows(target, product.rows, self._few)
+        # Rows of sequences may be few, though their number isn't known here: then they have such code, too.
+        most = FEW_ROWS // self._digits if product.rows is None and are_single_rows(product.x_shape) else 0
+        self._of_few = [
+            IntegerProduct(target, replace(product, x_shape=(count, product.k)), layout, rows, self.per_unit)
+            for count in range(1, most + 1)
+        ]
 
     @property
     def operands(self) -> Buffers:
@@ -209,22 +190,18 @@ class IntegerProduct:
         accumulators = Accumulators(em, self._target, self._product, columns_of_unit, scratch, most)
         return IntegerParts(accumulators, data, factors, rows, tiles)
 
-    def run(
-        self,
-        em: Emitter,
-        values: Sequence[Value],
-        outputs: Sequence[Value],
-        units: tuple[Index, Index],
-        parts: IntegerParts,
-        rows: Index,
+    def body(
+        self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
-        """Computes a range of units, and their outputs."""
+        """Computes a range of units."""
+        rows = row_count(em, values[0])
         arguments = values[len(self._rows.operands(self._product)) + self._weights :]
+        parts = self.parts(em, values, scratch)
 
         def finish(unit: Value, first: Index, count: Index) -> None:
             parts.accumulators.finish(arguments, outputs, unit, first, count)
 
-        self.multiply(em, values, rows, units, parts, finish)
+        self.multiply(em, values, rows, (begin, end), parts, finish)
 
     def multiply(
         self,
@@ -244,6 +221,30 @@ class IntegerProduct:
             finish: stores the accumulators' first rows, for (unit, first row, count).
             after: is called behind the code for each block of rows, (first, count).
         """
+
+        def run(count: int) -> None:
+            """The code for `count` rows, where they are as few, else that for more, or for any number."""
+            if count > len(self._of_few):
+                self._multiply(em, values, rows, units, parts, finish, after)
+                return
+            with em.if_(em.cmpi("eq", rows, count)) as branch:
+                self._of_few[count - 1]._multiply(em, values, count, units, parts, finish, after)
+                branch.else_()
+                run(count + 1)
+
+        run(1)
+
+    def _multiply(
+        self,
+        em: Emitter,
+        values: Sequence[Value],
+        rows: Index,
+        units: tuple[Index, Index],
+        parts: IntegerParts,
+        finish: Callable[[Value, Index, Index], None],
+        after: Callable[[Index, Index], None] | None,
+    ) -> None:
+        """As `multiply`, by this code."""
         given = len(self._rows.operands(self._product))
         flat = [em.flat(value) for value in values[given : given + self._weights]]
         if parts.tiles:

@@ -176,52 +176,38 @@ def emit_grouped_panels(name: str, config: _Config, target: Target) -> str:
 def emit_grouped_digits(name: str, config: _Config, target: Target) -> str:
     """The same by integer dot products."""
     spec, product, layout = config.spec, config.product, config.layout
-    rows_of_x = ExactRows(target, product.k, layout, listed=True)
-
-    def integers(rows: int | None, per_unit: int | None = None) -> IntegerProduct:
-        """The product of so many rows with all experts."""
-        whole = replace(product, x_shape=(rows, product.k), n=spec.experts * product.n)
-        return IntegerProduct(target, whole, layout, rows_of_x, per_unit)
-
-    many = integers(None)
-    size = many.per_unit
-    one = integers(1, size)  # a single row has code of its own: it reads weights once
+    # Each row alone: a single one of an expert has code of its own, which reads weights once.
+    whole = replace(product, x_shape=(None, 1, product.k), n=spec.experts * product.n)
+    kernel = IntegerProduct(target, whole, layout, ExactRows(target, product.k, layout, listed=True))
+    size = kernel.per_unit
     groups = config.panels // size
 
-    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[_Floats, IntegerParts, IntegerParts]:
-        floats = _Floats(em, target, config, values, scratch, size)
-        return floats, one.parts(em, values, scratch), many.parts(em, values, scratch)
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[_Floats, IntegerParts]:
+        return _Floats(em, target, config, values, scratch, size), kernel.parts(em, values, scratch)
 
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
-        floats, *memories = parts(em, values, scratch)
+        floats, own = parts(em, values, scratch)
 
         def visit(expert: Value, first: Index, last: Index) -> None:
             base = expert * groups
 
-            def multiply(kernel: IntegerProduct, own: IntegerParts, rows: Index) -> None:
-                def finish(unit: Value, row: Index, number: Index) -> None:
-                    floats.read.first = row
-                    floats.store(own.accumulators, unit - base, number, outputs[0])
+            def finish(unit: Value, row: Index, number: Index) -> None:
+                floats.read.first = row
+                floats.store(own.accumulators, unit - base, number, outputs[0])
 
-                def again(row: Index, number: Index) -> None:
-                    """Computes flagged rows of a block in f32."""
-                    flags = own.rows.flags
-                    assert flags is not None
-                    with em.loop(0, number, hint="row") as flagged:
-                        is_flagged = em.cmpi("ne", em.load(flags, [flagged.iv]), 0)
-                        with em.if_(is_flagged), em.loop(first, last, hint="group") as group:
-                            floats.multiply(expert, group.iv, row + flagged.iv, 1, outputs[0])
+            def again(row: Index, number: Index) -> None:
+                """Computes flagged rows of a block in f32."""
+                flags = own.rows.flags
+                assert flags is not None
+                with em.loop(0, number, hint="row") as flagged:
+                    is_flagged = em.cmpi("ne", em.load(flags, [flagged.iv]), 0)
+                    with em.if_(is_flagged), em.loop(first, last, hint="group") as group:
+                        floats.multiply(expert, group.iv, row + flagged.iv, 1, outputs[0])
 
-                given = [values[0], floats.list, values[1]]
-                kernel.multiply(em, given, rows, (base + first, base + last), own, finish, again)
-
-            count = floats.find(expert)
-            with em.if_(em.cmpi("eq", count, 1)) as branch:
-                multiply(one, memories[0], 1)
-                branch.else_()
-                multiply(many, memories[1], count)
+            given = [values[0], floats.list, values[1]]
+            kernel.multiply(em, given, floats.find(expert), (base + first, base + last), own, finish, again)
 
         _over_experts(em, config, groups, (begin, end), visit)
 
