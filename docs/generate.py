@@ -2,6 +2,7 @@
 """Writes what documentation, and which builders, can be written from code.
 
 - docs/hir.md, docs/mir.md: the reference of both dialects, from their ODS
+- docs/api.md: the API of Python, from docstrings
 - docs/nan.md: what NaN does to each operation, from their references
 - docs/differentiation.md: the table of rules, between its marks
 - docs/passes.md: every pass and named pipeline, from their registry
@@ -38,6 +39,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from api_reference import api_reference
 from nan_rules import nan_rules
 
 if TYPE_CHECKING:
@@ -338,6 +340,7 @@ def main() -> int:
     check = parser.parse_args().check
     texts = {ROOT / "docs" / f"{dialect}.md": dialect_reference(dialect) for dialect in DIALECTS}
     texts[ROOT / "docs" / "passes.md"] = passes_reference()
+    texts[ROOT / "docs" / "api.md"] = api_reference()
     texts[ROOT / "docs" / "nan.md"] = nan_rules()
     texts[ROOT / "README.md"] = filled("README.md", stages=stages(), pipelines=readme_pipelines())
     texts[ROOT / "docs" / "security.md"] = filled("docs/security.md", budgets=budget_table())

@@ -26,7 +26,7 @@ from rlx_mlir.semantics.function import Argument, arguments, body, entry_functio
 
 def vmap(
     module: GraphModule,
-    in_axes: Sequence[str] | Mapping[str, int] | str,
+    in_axes: Sequence[str] | Mapping[str, int] | str | None = None,
     *,
     size: str | int = "batch",
     out_axes: int = 0,
@@ -36,7 +36,7 @@ def vmap(
     Args:
         module: at stage hir or mir; it isn't changed.
         in_axes: the arguments that have the batch, and as which dimension: the first one by default. Others are the
-            same for all entries.
+            same for all entries. None: all inputs, and no parameter.
         size: of the batch: a number, or the symbol of a dynamic one, which no argument has yet.
         out_axes: the dimension of the outputs that is the batch.
 
@@ -45,7 +45,7 @@ def vmap(
     """
     source = copy_of(module)
     with place.checking():
-        axes = _axes(source.ir_module, in_axes)
+        axes = _axes(source.ir_module, [own.name for own in source.inputs] if in_axes is None else in_axes)
         out = checks.whole("out_axes", out_axes)
         return _batched(source.ir_module, axes, _length(source.ir_module, size), out)
 

@@ -47,7 +47,7 @@ from rlx_mlir.semantics.function import (
     entry_function,
     function_name,
 )
-from rlx_mlir.semantics.ops import default_label, operation_classes, required
+from rlx_mlir.semantics.ops import argument_names, default_label, operation_classes, required
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -501,6 +501,9 @@ class Graph:
                 built.location = here.location(self._context, label)
         except (ir.MLIRError, RlxError, ValueError, TypeError) as error:
             text = first_message(error) if isinstance(error, ir.MLIRError) else describe(error)
+            if match := re.search(r"Operand (\d+) of operation .* must be a Value", text):
+                key = [each for each in argument_names(op) if each in operands][int(match[1])]
+                text = f"'{key}' is one value, but got {len(values[key])} of them"
             if built is not None:
                 text = _explained(text, built, {key: values[key] for key in operands if key in values})
                 for block in regions:  # handles of what is inside go on to exist

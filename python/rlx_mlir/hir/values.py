@@ -212,10 +212,11 @@ class Value:
         return self._graph._unary("neg", self)
 
     def __matmul__(self, other: Value | np.ndarray) -> Value:
-        return self._graph._matmul(self, other)
+        """The product of matrices; an operand of one dimension is a vector, as in numpy: a row here, a column there."""
+        return _product(self._graph, self, other)
 
     def __rmatmul__(self, other: np.ndarray) -> Value:
-        return self._graph._matmul(other, self)
+        return _product(self._graph, other, self)
 
     def __lt__(self, other: Operand) -> Value:
         return self._builders.compare("lt", self, other)
@@ -308,3 +309,14 @@ class Value:
             return f"<Value '{self._label}': stale>"
         dims = ", ".join(str(dim) for dim in self.shape)
         return f"<Value '{self._label}': [{dims}] {self.packed or ir.RankedTensorType(self._handle.type).element_type}>"
+
+
+def _product(graph: Owner, lhs: Value | np.ndarray, rhs: Value | np.ndarray) -> Value:
+    """lhs @ rhs by numpy's rule: a vector is a matrix of one row or column, which the result doesn't have."""
+    row, column = (isinstance(each, Value | np.ndarray) and len(each.shape) == 1 for each in (lhs, rhs))
+    result = graph._matmul(lhs[None, :] if row else lhs, rhs[:, None] if column else rhs)
+    if column:
+        result = result[..., 0]
+    if row:
+        result = result[..., 0] if column else result[..., 0, :]
+    return result

@@ -489,6 +489,7 @@ class Session:
         return ids
 
     def need_host(self, what: str) -> None:
+        """UnsupportedError where keys and values aren't in the host's memory, which `what` needs."""
         if self.model.on_gpu:
             raise UnsupportedError(
                 f"'{what}' of a session needs keys and values in the host's memory, but they are "

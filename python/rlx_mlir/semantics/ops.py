@@ -34,6 +34,11 @@ def _argument_names(builder: Callable[..., None]) -> tuple[str, ...]:
     return tuple(signature(builder).parameters)
 
 
+def argument_names(name: str) -> tuple[str, ...]:
+    """What an operation takes, by ODS name: operands, in order, and attributes."""
+    return _argument_names(operation_classes()[name].__init__)
+
+
 def operand_name(op: ir.Operation, value: ir.Value) -> str:
     """The first name that an operation has for a value among its operands; its number where it has none."""
     view = op.opview

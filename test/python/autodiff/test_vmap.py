@@ -60,6 +60,14 @@ def test_a_shared_weight_is_one_product():
     assert vmap(module, "x", size="n").outputs["y"].shape == ("n", "rows", 4)
 
 
+def test_all_inputs_have_the_batch_by_default():
+    def layer(m: GraphModule) -> Value:
+        return m.add(m.input("x", [8]), m.mul(m.param("w", [8]), m.input("z", [8])))
+
+    module = made(layer)
+    assert vmap(module) == vmap(module, ["x", "z"])
+
+
 def test_what_all_entries_share_is_computed_once():
     def scaled(m: GraphModule) -> dict[str, Value]:
         x, w = m.input("x", [3]), m.param("w", [3])

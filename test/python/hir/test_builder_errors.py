@@ -27,6 +27,11 @@ CASES: dict[str, tuple[Build, str]] = {
     "size": (lambda m, x: m.reshape(x, 16), r"'mir\.reshape' expects a sequence of sizes and symbols, but got 16"),
     "word": (lambda m, x: m.expand(x, "ab"), r"'mir\.expand' expects a sequence of sizes and symbols, but got 'ab'"),
     "value": (lambda m, x: m.concat(x, 0), r"'mir\.concat' expects a sequence of values, but got <Value 'x'"),
+    "values": (
+        lambda m, x: m.dynamic_update_slice(x, x, [m.constant(np.int32(1))]),
+        r"'mir\.dynamic_update_slice': 'start' is one value, but got 1 of them",
+    ),
+    "second of several": (lambda m, x: m.softmax([x, x]), r"'mir\.softmax': 'x' is one value, but got 2 of them"),
     "types": (
         lambda m, x: m.add(x, np.ones(4, np.float64)),
         r"same element type, but got 'lhs' of tensor<1x4x4xf32>, 'rhs' of tensor<4xf64>",

@@ -41,6 +41,10 @@ Y = np.array([[0.5], [2.0]], np.float32)
         lambda x, y: y @ x,
         lambda x, y: y @ np.ones((1, 2), np.float32),
         lambda x, y: np.ones((2, 1), np.float32) @ x,
+        lambda x, y: x @ np.arange(3, dtype=np.float32),
+        lambda x, y: np.arange(2, dtype=np.float32) @ y,
+        lambda x, y: x[0] @ np.ones((4, 3, 2), np.float32),
+        lambda x, y: x[0] @ x[0],
     ],
 )
 @pytest.mark.parametrize("stage", ["hir", "mir"])
