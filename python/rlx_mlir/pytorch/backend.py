@@ -9,7 +9,9 @@ for, and then for twice as much.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from rlx_mlir.compiler import compile as compile_module
 from rlx_mlir.errors import UnsupportedError
@@ -17,16 +19,22 @@ from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import DEFAULT_MAXIMUM, Size, at_most
 from rlx_mlir.pytorch import handlers as handlers
-from rlx_mlir.pytorch.graph import Importer
+from rlx_mlir.pytorch.graph import Entry, Importer
 from rlx_mlir.pytorch.program import kept
 from rlx_mlir.pytorch.symbols import Symbols
 from rlx_mlir.pytorch.tensors import array_of, tensor_of, word_of
 from rlx_mlir.runtime.executable import Executable
 
-Compiled = Callable[[list[Any]], list[Any]]
+if TYPE_CHECKING:
+    from torch import Tensor, fx
+    from torch.fx import Node
+
+#: What a graph takes and gives: tensors, sizes and numbers; None where a gradient isn't wanted.
+Item: TypeAlias = Any
+Compiled = Callable[[list[Item]], list[Item]]
 
 
-def rlx(graph: Any, inputs: Sequence[Any], **options: Any) -> Any:
+def rlx(graph: fx.GraphModule, inputs: Sequence[Item], **options: Any) -> Callable[..., list[Item]]:
     """Compiles a graph that `torch.compile` found; `options=` of that are those of `rlx_mlir.compile`.
 
     Raises UnsupportedError, which lists every operator without a counterpart; `torch.compile` passes it on.
@@ -36,16 +44,16 @@ def rlx(graph: Any, inputs: Sequence[Any], **options: Any) -> Any:
 
     given = dict(options.get("options") or {})
 
-    def forward(own: Any, examples: Sequence[Any]) -> Any:
+    def forward(own: fx.GraphModule, examples: Sequence[Item]) -> Callable[..., list[Item]]:
         return _boxed(CompiledGraph(own, given, _static_inputs()))
 
-    def backward(own: Any, examples: Sequence[Any]) -> Any:
+    def backward(own: fx.GraphModule, examples: Sequence[Item]) -> Callable[..., list[Item]]:
         return _boxed(CompiledGraph(own, given, frozenset()))
 
-    def training(own: Any, examples: Sequence[Any]) -> Any:
+    def training(own: fx.GraphModule, examples: Sequence[Item]) -> Callable[..., list[Item]]:
         return _boxed(CompiledGraph(own, given, frozenset()))
 
-    compiled = aot_autograd(
+    compiled: Callable[..., Callable[..., list[Item]]] = aot_autograd(
         fw_compiler=training,
         bw_compiler=backward,
         inference_compiler=forward,
@@ -54,7 +62,7 @@ def rlx(graph: Any, inputs: Sequence[Any], **options: Any) -> Any:
     return compiled(graph, inputs)
 
 
-def _sized(importer: Importer, value: Any, fake: Any) -> Any:
+def _sized(importer: Importer, value: Entry, fake: Tensor | int) -> Entry:
     """An input with the sizes that it has for the exporter: one that is a product is parted, and joined again."""
     wanted = importer.shape(fake) if isinstance(value, Value) else []
     if not isinstance(value, Value) or list(value.shape) == wanted:
@@ -68,10 +76,11 @@ def _sized(importer: Importer, value: Any, fake: Any) -> Any:
     return importer.m.reshape(importer.m.reshape(value, parted), wanted)
 
 
-def _boxed(run: Compiled) -> Any:
+def _boxed(run: Compiled) -> Callable[..., list[Item]]:
     from functorch.compile import make_boxed_func
 
-    return make_boxed_func(lambda *given: run(list(given)))
+    boxed: Callable[..., list[Item]] = make_boxed_func(lambda *given: run(list(given)))
+    return boxed
 
 
 def _static_inputs() -> frozenset[int]:
@@ -93,7 +102,7 @@ class CompiledGraph:
             where a call finds them changed.
     """
 
-    def __init__(self, graph: Any, options: Mapping[str, Any], static: frozenset[int]) -> None:
+    def __init__(self, graph: fx.GraphModule, options: Mapping[str, Any], static: frozenset[int]) -> None:
         self._options = dict(options)
         self._symbols = Symbols()
         self._static = static
@@ -114,7 +123,7 @@ class CompiledGraph:
         self._maxima = {symbol: self._first_maximum(symbol) for symbol in self.module.dynamic_symbols}
         self._bound: list[tuple[int, int]] = []
 
-    def _argument(self, importer: Importer, number: int, node: Any) -> Any:
+    def _argument(self, importer: Importer, number: int, node: Node) -> Entry:
         """An input or parameter, or a number; a dimension that isn't one symbol has a symbol of its own."""
         fake = node.meta["val"]
         if not hasattr(fake, "shape"):
@@ -134,25 +143,25 @@ class CompiledGraph:
         size = self._symbols.size(self._places[int(number[1:])].meta["val"].shape[int(axis)])
         return max(at_most(size, {}), 1)
 
-    def _set_outputs(self, importer: Importer) -> dict[Any, str]:
+    def _set_outputs(self, importer: Importer) -> dict[Node, str]:
         """Says what the module gives: the tensors that aren't inputs, each once; gives their names."""
-        names: dict[Any, str] = {}
+        names: dict[Node, str] = {}
         for node in self._results:
             if hasattr(node, "meta") and node.op != "placeholder" and hasattr(node.meta.get("val"), "shape"):
                 names.setdefault(node, f"r{len(names)}")
         importer.m.set_outputs({name: importer.get(node) for node, name in names.items()})
         return names
 
-    def __call__(self, given: list[Any]) -> list[Any]:
+    def __call__(self, given: list[Item]) -> list[Item]:
         """Runs the graph."""
         sizes = self._sizes(given)
-        found: dict[str, Any] = {}
+        found: dict[str, np.ndarray] = {}
         if self._outputs:
             executable = self._ready(given, sizes)
             found = executable.run({f"a{n}": array_of(given[n], f"input {n}") for n in self._inputs})
         return [self._result(node, given, found, sizes) for node in self._results]
 
-    def _sizes(self, given: Sequence[Any]) -> dict[str, int]:
+    def _sizes(self, given: Sequence[Item]) -> dict[str, int]:
         """What each symbol is in a call."""
         sizes: dict[str, int] = {}
         for number, (node, value) in enumerate(zip(self._places, given, strict=True)):
@@ -165,7 +174,7 @@ class CompiledGraph:
                 sizes[own if own.isidentifier() else f"a{number}_{axis}"] = size
         return sizes
 
-    def _ready(self, given: Sequence[Any], sizes: Mapping[str, int]) -> Executable:
+    def _ready(self, given: Sequence[Item], sizes: Mapping[str, int]) -> Executable:
         """The code for the sizes of a call, with its parameters bound."""
         import torch
 
@@ -183,7 +192,9 @@ class CompiledGraph:
             self._bound = states
         return self._executable
 
-    def _result(self, node: Any, given: Sequence[Any], found: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
+    def _result(
+        self, node: Node, given: Sequence[Item], found: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+    ) -> Item:
         """What a call gives for a node: a tensor, an input as it is, a size, or None."""
         if not hasattr(node, "meta"):
             return node

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,9 +21,27 @@ from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.pytorch.symbols import Symbols
 from rlx_mlir.pytorch.tensors import word_of
 
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.fx import Node
+
 #: What a node of a graph stands for: a tensor, what is known of one by its indices, a size, or several of these.
 Entry: TypeAlias = Any
 Handler = Callable[..., Entry]
+HandlerType = TypeVar("HandlerType", bound=Handler)
+
+#: A size or a position as an argument of an operator.
+Dimension: TypeAlias = int | Size
+#: An end of a slice, or none.
+Bound: TypeAlias = Dimension | None
+#: An operand of an operator on elements: a tensor or a number.
+Operand: TypeAlias = Value | Size | float | int | bool
+#: Dimensions that an operator works along: one, several, or all of them.
+Axes: TypeAlias = int | Sequence[int] | None
+#: A number for all dimensions of an image, or one for each.
+Lengths: TypeAlias = int | Size | Sequence[Dimension]
+#: Several results: tensors, such as are built where something reads them, and what isn't there.
+Results: TypeAlias = tuple[Value | Callable[[], Value] | None, ...]
 
 #: The function that builds each operation, by the name of PyTorch's operator, such as `aten.add.Tensor`.
 HANDLERS: dict[str, Handler] = {}
@@ -38,23 +56,23 @@ class Unhandled(RlxError):
     """An operator, or a use of one, that has no counterpart; says why, briefly."""
 
 
-def handles(*names: str) -> Callable[[Handler], Handler]:
+def handles(*names: str) -> Callable[[HandlerType], HandlerType]:
     """Registers a function for operators of PyTorch.
 
     It is called with the importer, then with the operator's own arguments: tensors as `Value`, sizes as `Size`.
     """
 
-    def add(function: Handler) -> Handler:
+    def add(function: HandlerType) -> HandlerType:
         HANDLERS.update(dict.fromkeys(names, function))
         return function
 
     return add
 
 
-def folds(*names: str) -> Callable[[Handler], Handler]:
+def folds(*names: str) -> Callable[[HandlerType], HandlerType]:
     """Registers a function for operators on what is known by indices, which it is given as it is."""
 
-    def add(function: Handler) -> Handler:
+    def add(function: HandlerType) -> HandlerType:
         FOLDERS.update(dict.fromkeys(names, function))
         return function
 
@@ -82,39 +100,39 @@ class Importer:
     def __init__(self, name: str, symbols: Symbols) -> None:
         self.m = GraphModule.mir(name)
         self.symbols = symbols
-        self.node: Any = None
+        self.node: Node = None
         self._sizes = Sizes(self.m)
-        self._entries: dict[Any, Entry] = {}
+        self._entries: dict[Node, Entry] = {}
         self._unsupported: Counter[tuple[str, str]] = Counter()
         self._first: dict[tuple[str, str], str] = {}
 
     # -- what handlers ask -------------------------------------------------------------------------------------------
 
-    def shape(self, value: Any = None) -> list[int | str]:
+    def shape(self, value: Tensor | None = None) -> list[int | str]:
         """The shape of what a node gives, the one that is being built by default."""
         fake = self.node.meta["val"] if value is None else value
         return [self.symbols.dim(size) for size in fake.shape]
 
-    def sizes(self, value: Any = None) -> tuple[Size, ...]:
+    def sizes(self, value: Tensor | None = None) -> tuple[Size, ...]:
         """The same as sizes."""
         fake = self.node.meta["val"] if value is None else value
         return tuple(self.symbols.size(size) for size in fake.shape)
 
-    def dtype(self, value: Any = None) -> str:
+    def dtype(self, value: Tensor | None = None) -> str:
         """The word of the element type of what a node gives, the one that is being built by default."""
         return word_of((self.node.meta["val"] if value is None else value).dtype)
 
-    def promoted(self, *operands: Any) -> str:
+    def promoted(self, *operands: Tensor | float) -> str:
         """The element type in which PyTorch computes what it is given, tensors (of meta data) and numbers."""
         import torch
 
-        found = operands[0]
+        found: Tensor = operands[0]
         for other in operands[1:]:
             kind = torch.result_type(found, other)
             found = torch.empty((0,) if any(getattr(o, "ndim", 0) for o in (found, other)) else (), dtype=kind)
         return word_of(found.dtype)
 
-    def operand_meta(self, *arguments: Any) -> list[Any]:
+    def operand_meta(self, *arguments: object) -> list[Tensor | float]:
         """Meta data of the node's own arguments by position: those of tensors, and numbers as they are."""
         return [getattr(a, "meta", {}).get("val", a) for a in arguments]
 
@@ -135,7 +153,7 @@ class Importer:
         with np.errstate(over="ignore"):
             return self.m.constant(np.array(value).astype(DTYPES[dtype]))
 
-    def scalar(self, value: Any, dtype: str) -> Value:
+    def scalar(self, value: Operand, dtype: str) -> Value:
         """A number, a size or a tensor in an element type."""
         if isinstance(value, Value):
             return self.cast(value, dtype)
@@ -183,16 +201,16 @@ class Importer:
 
     # -- walking -----------------------------------------------------------------------------------------------------
 
-    def set(self, node: Any, entry: Entry) -> None:
+    def set(self, node: Node, entry: Entry) -> None:
         """Says what a node stands for."""
         self._entries[node] = entry
 
-    def get(self, node: Any) -> Value:
+    def get(self, node: Node) -> Value:
         """What a node stands for, as a tensor."""
         entry: Value = self.value(self._entries[node])
         return entry
 
-    def run(self, nodes: Iterable[Any]) -> None:
+    def run(self, nodes: Iterable[Node]) -> None:
         """Builds all nodes that call something.
 
         Raises UnsupportedError, which lists all operators without a counterpart: how many there are of each, where the
@@ -218,7 +236,7 @@ class Importer:
                 f"'{self.m.name}' has {total} operations of PyTorch that aren't supported:\n" + "\n".join(lines)
             )
 
-    def _built(self, node: Any) -> Entry:
+    def _built(self, node: Node) -> Entry:
         meta = node.meta.get("val")
         if meta is None or not _has_tensors(meta):
             return self._size_of(node, meta)
@@ -242,7 +260,7 @@ class Importer:
         self._unsupported[key] += 1
         self._first.setdefault(key, line_of(self.node))
 
-    def _size_of(self, node: Any, meta: Any) -> Entry:
+    def _size_of(self, node: Node, meta: object) -> Entry:
         """A size, a number, or nothing: of checks, which give no tensor."""
         if meta is None or isinstance(meta, bool) or type(meta).__name__ == "SymBool":
             return meta if isinstance(meta, bool) else ()
@@ -266,26 +284,26 @@ class Importer:
         return given
 
 
-def _has_tensors(meta: Any) -> bool:
+def _has_tensors(meta: object) -> bool:
     if isinstance(meta, list | tuple):
         return any(_has_tensors(each) for each in meta)
     return hasattr(meta, "shape") and hasattr(meta, "dtype")
 
 
-def source_of(node: Any) -> tuple[str, int]:
+def source_of(node: Node) -> tuple[str, int]:
     """File and line of the model that a node comes from: the innermost one that isn't of PyTorch itself."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [frame for frame in frames if "/torch/" not in frame[0]] or frames
     return (own[-1][0], int(own[-1][1])) if own else (f"<{node.name}>", 0)
 
 
-def line_of(node: Any) -> str:
+def line_of(node: Node) -> str:
     """The same as text."""
     file, line = source_of(node)
     return f"{file}:{line}"
 
 
-def scope_of(node: Any) -> str:
+def scope_of(node: Node) -> str:
     """The module of the model that a node belongs to, such as `model.layers.0.mlp`; the node's name outside of any."""
     stack = node.meta.get("nn_module_stack") or {}
     paths = [str(path) for path, *_ in stack.values() if str(path)]
@@ -302,7 +320,7 @@ def whole(shape: Sequence[int | str]) -> int | str:
     return positions.words([product(map(size_of, shape))])[0]
 
 
-def static(value: Any, what: str) -> int:
+def static(value: Dimension, what: str) -> int:
     """A size as a number; Unhandled where it is symbolic."""
     number = value.constant if isinstance(value, Size) else value
     if number is None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,22 @@ from rlx_mlir.pytorch.tensors import array_of, tensor_of, word_of
 from rlx_mlir.runtime.executable import Executable
 
 if TYPE_CHECKING:
+    from torch import Tensor
+    from torch._ops import OpOverload
+    from torch.export import ExportedProgram
+    from torch.export.graph_signature import InputSpec
+    from torch.fx import Node
+    from torch.nn import Module
     from typing_extensions import Unpack
 
     from rlx_mlir.options import OptionKeywords
+
+
+#: What takes an operator of PyTorch apart.
+Decomposition = Callable[..., object]
+#: A list of tensors of a call's arguments, and what a call gives of a list of tensors.
+Flatten = Callable[[Sequence[object], Mapping[str, object]], "list[Tensor]"]
+Unflatten = Callable[["list[Tensor]"], object]
 
 
 @dataclass
@@ -45,11 +58,11 @@ class TorchProgram:
 
     module: GraphModule
     params: dict[str, np.ndarray]
-    tensors: dict[str, Any]
+    tensors: dict[str, Tensor]
+    _flatten: Flatten
+    _unflatten: Unflatten
     mutated: dict[str, str] = field(default_factory=dict)
     maxima: dict[str, int] = field(default_factory=dict)
-    _flatten: Any = None
-    _unflatten: Any = None
 
     @located
     def compile(self, *, threads: int | None = None, **options: Unpack[OptionKeywords]) -> TorchExecutable:
@@ -88,7 +101,7 @@ class TorchExecutable:
         self._inputs = [spec.name for spec in executable.inputs]
         self._results = [spec.name for spec in executable.outputs if spec.name not in program.mutated]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Calls the model; its results have the structure that the model gives, of tensors.
 
         Raises InputError where arguments aren't those that the model was exported with.
@@ -98,32 +111,32 @@ class TorchExecutable:
         tensors = dict(zip(self._inputs, given, strict=True))
         found = self.executable.run({name: _array(name, value) for name, value in tensors.items()})
         for name, target in program.mutated.items():
-            own: Any = program.tensors.get(target, tensors.get(target))
+            own = program.tensors[target] if target in program.tensors else tensors[target]
             own.detach().copy_(tensor_of(found[name]))
         if any(target in program.params for target in program.mutated.values()):
             self.executable.set_params(program.params)
         return program._unflatten([tensor_of(found[name]) for name in self._results])
 
 
-def _array(name: str, value: Any) -> Any:
+def _array(name: str, value: Tensor | np.ndarray) -> np.ndarray:
     return (
         value if isinstance(value, np.ndarray) or not hasattr(value, "detach") else array_of(value, f"input '{name}'")
     )
 
 
 #: Operators that PyTorch can take apart and that are one of ours: they stay whole.
-def kept(table: Mapping[Any, Any]) -> dict[Any, Any]:
+def kept(table: Mapping[OpOverload, Decomposition]) -> dict[OpOverload, Decomposition]:
     """A table of decompositions without those of operators that have a handler."""
     return {operator: own for operator, own in table.items() if str(operator) not in HANDLERS}
 
 
 @located
 def from_torch(
-    model: Any,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
+    model: Module | ExportedProgram,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
     *,
-    dynamic_shapes: Any = None,
+    dynamic_shapes: object = None,
     name: str | None = None,
 ) -> TorchProgram:
     """A model of PyTorch as a module, by `torch.export`.
@@ -164,12 +177,12 @@ def from_torch(
 class _Reader:
     """Builds the program of an exported one."""
 
-    def __init__(self, exported: Any, name: str, dynamic_shapes: Any) -> None:
+    def __init__(self, exported: ExportedProgram, name: str, dynamic_shapes: object) -> None:
         self._exported = exported
         self._signature = exported.graph_signature
         self._symbols = Symbols(_names(exported, dynamic_shapes))
         self._importer = Importer(name, self._symbols)
-        self._tensors: dict[str, Any] = {}
+        self._tensors: dict[str, Tensor] = {}
 
     def program(self) -> TorchProgram:
         """Reads the graph."""
@@ -183,17 +196,16 @@ class _Reader:
         importer.m.erase_dead()
         read = {param.name for param in importer.m.params}
         tensors = {name: tensor for name, tensor in self._tensors.items() if name in read}
-        program = TorchProgram(
+        return TorchProgram(
             importer.m,
             {name: array_of(tensor, f"parameter '{name}'") for name, tensor in tensors.items()},
             tensors,
+            *self._calls(),
             mutated,
             self._maxima(),
         )
-        program._flatten, program._unflatten = self._calls()
-        return program
 
-    def _argument(self, node: Any, spec: Any) -> None:
+    def _argument(self, node: Node, spec: InputSpec) -> None:
         """An input or a parameter."""
         importer, meta = self._importer, node.meta.get("val")
         if not hasattr(meta, "shape"):
@@ -206,7 +218,7 @@ class _Reader:
         self._tensors[spec.target] = self._tensor(spec.target)
         importer.set(node, importer.m.param(spec.target, shape, word))
 
-    def _tensor(self, target: str) -> Any:
+    def _tensor(self, target: str) -> Tensor:
         """A parameter, buffer or constant of the model."""
         exported = self._exported
         for known in (exported.state_dict, exported.constants):
@@ -214,7 +226,7 @@ class _Reader:
                 return known[target]
         raise UnsupportedError(f"'{target}' of the exported program is no tensor")
 
-    def _outputs(self, node: Any) -> dict[str, str]:
+    def _outputs(self, node: Node) -> dict[str, str]:
         """Sets what the module returns; gives the buffers and inputs that are written to, by output."""
         values: dict[str, Value] = {}
         mutated: dict[str, str] = {}
@@ -241,7 +253,7 @@ class _Reader:
                 found[self._symbols.name(str(symbol))] = int(limits.upper)
         return found
 
-    def _calls(self) -> tuple[Any, Any]:
+    def _calls(self) -> tuple[Flatten, Unflatten]:
         """What makes a list of tensors of a call's arguments, and a model's result of a list of tensors."""
         from torch.utils import _pytree as pytree
 
@@ -249,7 +261,7 @@ class _Reader:
         names = [spec.arg.name for spec in self._signature.input_specs if spec.target is None]
         tensors = {param.name for param in self._importer.m.inputs}
 
-        def flatten(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        def flatten(args: Sequence[object], kwargs: Mapping[str, object]) -> list[Tensor]:
             given, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
             if spec != spec_in:
                 raise InputError(f"the model was exported to be called with {spec_in}, but got {spec}")
@@ -258,11 +270,11 @@ class _Reader:
         return flatten, lambda results: pytree.tree_unflatten(results, spec_out)
 
 
-def _is_size(meta: Any) -> bool:
+def _is_size(meta: object) -> bool:
     return (isinstance(meta, int) and not isinstance(meta, bool)) or type(meta).__name__ == "SymInt"
 
 
-def _names(exported: Any, dynamic_shapes: Any) -> dict[str, str]:
+def _names(exported: ExportedProgram, dynamic_shapes: object) -> dict[str, str]:
     """What the caller calls the exporter's symbols: those that are the size of a dimension that has a name."""
     if dynamic_shapes is None:
         return {}

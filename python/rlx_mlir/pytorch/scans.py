@@ -11,21 +11,25 @@ import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir.hir.values import Value
 from rlx_mlir.pytorch.graph import Importer, handles
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch._ops import OpOverloadPacket
 
 #: What the function is called where models have it.
 _FUNCTION = "mamba_selective_scan"
 
 
 @functools.cache
-def operator() -> Any:
+def operator() -> OpOverloadPacket:
     """The operator, which is registered once: hidden states and steps [B, h, S], rates [h, n], b and c [B, n, S]."""
     import torch
 
-    def run(x: Any, step: Any, rates: Any, b: Any, c: Any) -> Any:
+    def run(x: Tensor, step: Tensor, rates: Tensor, b: Tensor, c: Tensor) -> Tensor:
         decay = torch.exp(step[..., None] * rates[:, None])
         fresh = (step * x)[..., None] * b.transpose(1, 2)[:, None]
         state, results = torch.zeros_like(fresh[:, :, 0]), []
@@ -49,18 +53,18 @@ def selective_scan(im: Importer, x: Value, step: Value, rates: Value, b: Value, 
 
 
 def _scan(
-    hidden_states: Any,
-    dt: Any,
-    A: Any,
-    B: Any,
-    C: Any,
-    D: Any = None,
-    z: Any = None,
-    delta_bias: Any = None,
+    hidden_states: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
     delta_softplus: bool = False,
     return_last_state: bool = False,
-    **_: Any,
-) -> Any:
+    **_: object,
+) -> Tensor | tuple[Tensor, None]:
     """In place of the function of models; its arguments are those of that."""
     import torch
 

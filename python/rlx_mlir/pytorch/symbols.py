@@ -6,10 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.mir.dims import Size, ceildiv, check_symbol, maximum, minimum
+
+if TYPE_CHECKING:
+    from sympy import Basic
+    from torch import SymInt
 
 #: What expressions of sizes are made of, by the name of sympy's or the exporter's class.
 _OPERATIONS: dict[str, Callable[..., Size]] = {
@@ -40,7 +44,7 @@ class Symbols:
         """What a symbol of the exporter is called."""
         return self._names.get(symbol, symbol)
 
-    def size(self, value: Any) -> Size:
+    def size(self, value: int | SymInt) -> Size:
         """A number, a symbolic integer or an expression as a size.
 
         Raises UnsupportedError for expressions that aren't made of sums, products, quotients by numbers, minima and
@@ -51,12 +55,12 @@ class Symbols:
         node = getattr(value, "node", None)
         return self._of(value if node is None else node.expr)
 
-    def dim(self, value: Any) -> int | str:
+    def dim(self, value: int | SymInt) -> int | str:
         """The same as a dimension of a shape: a number, or text."""
         size = self.size(value)
         return str(size) if size.constant is None else size.constant
 
-    def _of(self, expression: Any) -> Size:
+    def _of(self, expression: Basic) -> Size:
         kind = type(expression).__name__
         if getattr(expression, "is_Integer", False):
             return Size.of(int(expression))
@@ -88,7 +92,7 @@ class Symbols:
             return _OPERATIONS[kind](*parts)
         raise UnsupportedError(f"a size of '{expression}' isn't made of sums, products, minima and division by numbers")
 
-    def _scaled(self, expression: Any) -> Size | None:
+    def _scaled(self, expression: Basic) -> Size | None:
         """A size times a number such as 1.5, without what is behind the point; None where it isn't that."""
         factor, size = Fraction(1), Size.of(1)
         for part in expression.args if type(expression).__name__ == "Mul" else [expression]:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 
 from rlx_mlir.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 #: The word of each element type that both have, by the name of PyTorch's.
 WORDS = {
@@ -36,7 +39,7 @@ _CARRIED = {
 }
 
 
-def word_of(dtype: Any) -> str:
+def word_of(dtype: torch.dtype) -> str:
     """The word of an element type of PyTorch; InputError where the dialects don't have it."""
     name = str(dtype).removeprefix("torch.")
     if name not in WORDS:
@@ -44,7 +47,7 @@ def word_of(dtype: Any) -> str:
     return WORDS[name]
 
 
-def array_of(tensor: Any, what: str) -> np.ndarray:
+def array_of(tensor: torch.Tensor, what: str) -> np.ndarray:
     """A tensor as an array over the same memory; what is not contiguous is an array with strides.
 
     Args:
@@ -71,7 +74,7 @@ def array_of(tensor: Any, what: str) -> np.ndarray:
     return result
 
 
-def tensor_of(array: np.ndarray) -> Any:
+def tensor_of(array: np.ndarray) -> torch.Tensor:
     """An array as a tensor over the same memory."""
     import torch
 

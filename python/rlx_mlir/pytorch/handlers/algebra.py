@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir.frontends import factors
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, whole
+from rlx_mlir.pytorch.graph import Importer, Results, Unhandled, handles, whole
 
 
 def _solved(im: Importer, a: Value, b: Value) -> Value:
@@ -39,7 +38,7 @@ def solve(im: Importer, a: Value, b: Value, *, left: bool = True) -> Value:
 
 
 @handles("aten._linalg_solve_ex.default")
-def solve_ex(im: Importer, a: Value, b: Value, *, left: bool = True, check_errors: bool = False) -> Any:
+def solve_ex(im: Importer, a: Value, b: Value, *, left: bool = True, check_errors: bool = False) -> Results:
     """See `solve`; and a number that isn't 0 where there is none. Factors of a aren't there."""
     found = _solution(im, a, b, left)
     return im.reshaped(found, im.shape(im.node.meta["val"][0])), None, None, lambda: _missing(im, found)
@@ -63,7 +62,7 @@ def inverse(im: Importer, a: Value) -> Value:
 
 
 @handles("aten.linalg_inv_ex.default")
-def inverse_ex(im: Importer, a: Value, *, check_errors: bool = False) -> Any:
+def inverse_ex(im: Importer, a: Value, *, check_errors: bool = False) -> Results:
     """The inverse, and a number that isn't 0 where there is none."""
     found = _inverse(im, a)
     return found, lambda: _missing(im, found)
@@ -91,21 +90,21 @@ def cholesky(im: Importer, a: Value, *, upper: bool = False) -> Value:
 
 
 @handles("aten.linalg_cholesky_ex.default")
-def cholesky_ex(im: Importer, a: Value, *, upper: bool = False, check_errors: bool = False) -> Any:
+def cholesky_ex(im: Importer, a: Value, *, upper: bool = False, check_errors: bool = False) -> Results:
     """See `cholesky`; and a number that isn't 0 where there is none."""
     found = cholesky(im, a, upper=upper)
     return found, lambda: _missing(im, found)
 
 
 @handles("aten._linalg_det.default")
-def determinant(im: Importer, a: Value) -> Any:
+def determinant(im: Importer, a: Value) -> Results:
     """Determinants. Factors of a aren't there."""
     flat, back = _matrices(im, a)
     return back(factors.determinant(im.m, flat)), None, None
 
 
 @handles("aten._linalg_slogdet.default")
-def log_determinant(im: Importer, a: Value) -> Any:
+def log_determinant(im: Importer, a: Value) -> Results:
     """Signs and logarithms of determinants. Factors of a aren't there."""
     flat, back = _matrices(im, a)
     sign, log = factors.log_determinant(im.m, flat)
@@ -113,7 +112,7 @@ def log_determinant(im: Importer, a: Value) -> Any:
 
 
 @handles("aten.linalg_qr.default")
-def qr(im: Importer, a: Value, mode: str = "reduced") -> Any:
+def qr(im: Importer, a: Value, mode: str = "reduced") -> Results:
     """Q and R; Q is empty, and refused, in the mode `r`."""
     flat, back = _matrices(im, a)
     q, r = factors.qr(im.m, flat, complete=mode == "complete")
@@ -121,7 +120,7 @@ def qr(im: Importer, a: Value, mode: str = "reduced") -> Any:
 
 
 @handles("aten._linalg_eigh.default")
-def eigh(im: Importer, a: Value, uplo: str = "L", compute_v: bool = True) -> Any:
+def eigh(im: Importer, a: Value, uplo: str = "L", compute_v: bool = True) -> Results:
     """Eigenvalues in ascending order, and eigenvectors, which may be of the other sign than PyTorch's."""
     flat, back = _matrices(im, a)
     if uplo == "U":
@@ -131,7 +130,9 @@ def eigh(im: Importer, a: Value, uplo: str = "L", compute_v: bool = True) -> Any
 
 
 @handles("aten._linalg_svd.default")
-def svd(im: Importer, a: Value, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None) -> Any:
+def svd(
+    im: Importer, a: Value, full_matrices: bool = False, compute_uv: bool = True, *, driver: object = None
+) -> Results:
     """U, singular values in descending order, and V^T; vectors may be of the other sign than PyTorch's."""
     flat, back = _matrices(im, a)
     found = factors.svd(im.m, flat, complete=full_matrices and compute_uv)

@@ -8,13 +8,12 @@ both are promoted to.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from rlx_mlir.frontends import functions
 from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
+from rlx_mlir.pytorch.graph import Entry, Handler, Importer, Operand, Unhandled, handles, static
 
 #: Functions of one float that are one of ours: by the operator's name without overload.
 _FUNCTIONS = {
@@ -37,7 +36,7 @@ _FUNCTIONS = {
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-def _function(word: str) -> Any:
+def _function(word: str) -> Handler:
     def build(im: Importer, x: Value) -> Value:
         return im.m._unary(word, im.cast(x, im.dtype()))
 
@@ -92,7 +91,7 @@ _OF_DOUBLES = {
 }
 
 
-def _of_doubles(function: Callable[[GraphModule, Value], Value]) -> Any:
+def _of_doubles(function: Callable[[GraphModule, Value], Value]) -> Handler:
     def build(im: Importer, x: Value) -> Value:
         return im.cast(function(im.m, im.cast(x, "f64")), im.dtype())
 
@@ -117,7 +116,7 @@ def hypot(im: Importer, x: Value, y: Value) -> Value:
 
 
 @handles("aten.copysign.Tensor", "aten.copysign.Scalar")
-def copysign(im: Importer, x: Value, y: Any) -> Value:
+def copysign(im: Importer, x: Value, y: Operand) -> Value:
     """|x| with the sign of y."""
     size, sign_of = im.m.abs(im.cast(x, im.dtype())), im.scalar(y, im.dtype())
     return im.expanded(im.m.where(functions.is_negative(im.m, sign_of), -size, size))
@@ -177,7 +176,9 @@ def elu(im: Importer, x: Value, alpha: float = 1, scale: float = 1, input_scale:
     "aten.clamp_min.default",
     "aten.clamp_min.Tensor",
 )
-def clamp(im: Importer, x: Value, low: Any = None, high: Any = None, **named: Any) -> Value:
+def clamp(
+    im: Importer, x: Value, low: Operand | None = None, high: Operand | None = None, **named: Operand | None
+) -> Value:
     """Within bounds, of which one may be missing."""
     low, high = named.get("min", named.get("min_val", low)), named.get("max", named.get("max_val", high))
     dtype = im.dtype()
@@ -189,7 +190,7 @@ def clamp(im: Importer, x: Value, low: Any = None, high: Any = None, **named: An
 
 
 @handles("aten.clamp_max.default", "aten.clamp_max.Tensor")
-def clamp_max(im: Importer, x: Value, high: Any) -> Value:
+def clamp_max(im: Importer, x: Value, high: Operand) -> Value:
     """At most a bound."""
     return clamp(im, x, None, high)
 
@@ -235,13 +236,13 @@ def frac(im: Importer, x: Value) -> Value:
 # -- of two operands ---------------------------------------------------------------------------------------------------
 
 
-def _operands(im: Importer, x: Any, y: Any, dtype: str | None = None) -> tuple[Value, Value]:
+def _operands(im: Importer, x: Operand, y: Operand, dtype: str | None = None) -> tuple[Value, Value]:
     wanted = im.dtype() if dtype is None else dtype
     return im.scalar(x, wanted), im.scalar(y, wanted)
 
 
 @handles("aten.add.Tensor", "aten.add.Scalar")
-def add(im: Importer, x: Any, y: Any, alpha: Any = 1) -> Value:
+def add(im: Importer, x: Operand, y: Operand, alpha: Operand = 1) -> Value:
     """x + alpha y"""
     left, right = _operands(im, x, y)
     if im.dtype() == "i1":
@@ -250,27 +251,27 @@ def add(im: Importer, x: Any, y: Any, alpha: Any = 1) -> Value:
 
 
 @handles("aten.sub.Tensor", "aten.sub.Scalar")
-def sub(im: Importer, x: Any, y: Any, alpha: Any = 1) -> Value:
+def sub(im: Importer, x: Operand, y: Operand, alpha: Operand = 1) -> Value:
     """x - alpha y"""
     left, right = _operands(im, x, y)
     return left - (right if alpha == 1 else right * im.scalar(alpha, im.dtype()))
 
 
 @handles("aten.rsub.Tensor", "aten.rsub.Scalar")
-def rsub(im: Importer, x: Any, y: Any, alpha: Any = 1) -> Value:
+def rsub(im: Importer, x: Operand, y: Operand, alpha: Operand = 1) -> Value:
     """y - alpha x"""
     return sub(im, y, x, alpha)
 
 
 @handles("aten.mul.Tensor", "aten.mul.Scalar")
-def mul(im: Importer, x: Any, y: Any) -> Value:
+def mul(im: Importer, x: Operand, y: Operand) -> Value:
     """x y; of truths, whether both hold."""
     left, right = _operands(im, x, y)
     return im.m.bitwise_and(left, right) if im.dtype() == "i1" else left * right
 
 
 @handles("aten.div.Tensor", "aten.div.Scalar", "aten.div.Tensor_mode", "aten.div.Scalar_mode")
-def div(im: Importer, x: Any, y: Any, *, rounding_mode: str | None = None) -> Value:
+def div(im: Importer, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Value:
     """x / y; integers become floats where nothing is rounded."""
     left, right = _operands(im, x, y)
     is_integer = im.dtype()[0] in "iu"
@@ -284,24 +285,24 @@ def div(im: Importer, x: Any, y: Any, *, rounding_mode: str | None = None) -> Va
 
 
 @handles("aten.floor_divide.default")
-def floor_divide(im: Importer, x: Any, y: Any) -> Value:
+def floor_divide(im: Importer, x: Operand, y: Operand) -> Value:
     """x / y, rounded down."""
     return div(im, x, y, rounding_mode="floor")
 
 
 @handles("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
-def remainder(im: Importer, x: Any, y: Any) -> Value:
+def remainder(im: Importer, x: Operand, y: Operand) -> Value:
     """x - y floor(x / y)"""
     return _remainder(im, x, y, towards_zero=False)
 
 
 @handles("aten.fmod.Tensor", "aten.fmod.Scalar")
-def fmod(im: Importer, x: Any, y: Any) -> Value:
+def fmod(im: Importer, x: Operand, y: Operand) -> Value:
     """x - y trunc(x / y)"""
     return _remainder(im, x, y, towards_zero=True)
 
 
-def _remainder(im: Importer, x: Any, y: Any, *, towards_zero: bool) -> Value:
+def _remainder(im: Importer, x: Operand, y: Operand, *, towards_zero: bool) -> Value:
     left, right = _operands(im, x, y)
     if im.dtype()[0] in "iu":
         return im.m.trunc_rem(left, right) if towards_zero else im.m.floor_rem(left, right)
@@ -322,7 +323,7 @@ def minimum(im: Importer, x: Value, y: Value) -> Value:
 
 
 @handles("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
-def pow(im: Importer, x: Any, y: Any) -> Value:
+def pow(im: Importer, x: Operand, y: Operand) -> Value:
     """x to the power y; squares, cubes and roots by what they are."""
     dtype = im.dtype()
     if isinstance(x, Value) and isinstance(y, int | float):
@@ -337,13 +338,13 @@ def pow(im: Importer, x: Any, y: Any) -> Value:
 
 
 @handles("aten.lerp.Scalar", "aten.lerp.Tensor")
-def lerp(im: Importer, x: Value, y: Value, weight: Any) -> Value:
+def lerp(im: Importer, x: Value, y: Value, weight: Operand) -> Value:
     """x + weight (y - x)"""
     return x + im.scalar(weight, im.dtype()) * (y - x)
 
 
 @handles("aten.addcmul.default")
-def addcmul(im: Importer, x: Value, a: Value, b: Value, *, value: Any = 1) -> Value:
+def addcmul(im: Importer, x: Value, a: Value, b: Value, *, value: Operand = 1) -> Value:
     """x + value a b"""
     product = a * b
     return x + (product if value == 1 else product * im.scalar(value, im.dtype()))
@@ -357,8 +358,8 @@ def _overloads(name: str) -> list[str]:
 # -- conditions --------------------------------------------------------------------------------------------------------
 
 
-def _comparison(kind: str) -> Any:
-    def build(im: Importer, x: Any, y: Any) -> Value:
+def _comparison(kind: str) -> Handler:
+    def build(im: Importer, x: Operand, y: Operand) -> Value:
         own = im.promoted(*im.operand_meta(*im.node.args[:2]))
         if own == "i1" and kind in ("eq", "ne"):
             left, right = _operands(im, x, y, "i1")
@@ -374,31 +375,31 @@ for _kind in _COMPARISONS:
 
 
 @handles("aten.bitwise_and.Tensor", "aten.bitwise_and.Scalar", "aten.__and__.Tensor")
-def bitwise_and(im: Importer, x: Any, y: Any) -> Value:
+def bitwise_and(im: Importer, x: Operand, y: Operand) -> Value:
     """Bits, or truths, that both have."""
     return im.m.bitwise_and(*_operands(im, x, y))
 
 
 @handles("aten.bitwise_or.Tensor", "aten.bitwise_or.Scalar", "aten.__or__.Tensor")
-def bitwise_or(im: Importer, x: Any, y: Any) -> Value:
+def bitwise_or(im: Importer, x: Operand, y: Operand) -> Value:
     """Bits, or truths, that one of them has."""
     return im.m.bitwise_or(*_operands(im, x, y))
 
 
 @handles("aten.bitwise_xor.Tensor", "aten.bitwise_xor.Scalar")
-def bitwise_xor(im: Importer, x: Any, y: Any) -> Value:
+def bitwise_xor(im: Importer, x: Operand, y: Operand) -> Value:
     """Bits, or truths, that differ."""
     return im.m.bitwise_xor(*_operands(im, x, y))
 
 
 @handles("aten.__lshift__.Tensor", "aten.__lshift__.Scalar", *_overloads("aten.bitwise_left_shift"))
-def shift_left(im: Importer, x: Any, y: Any) -> Value:
+def shift_left(im: Importer, x: Operand, y: Operand) -> Value:
     """x 2^y"""
     return functions.shifted_left(im.m, *_operands(im, x, y))
 
 
 @handles("aten.__rshift__.Tensor", "aten.__rshift__.Scalar", *_overloads("aten.bitwise_right_shift"))
-def shift_right(im: Importer, x: Any, y: Any) -> Value:
+def shift_right(im: Importer, x: Operand, y: Operand) -> Value:
     """floor(x / 2^y)"""
     return functions.shifted_right(im.m, *_operands(im, x, y))
 
@@ -446,13 +447,13 @@ def isinf(im: Importer, x: Value) -> Value:
 
 
 @handles("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
-def where(im: Importer, condition: Value, x: Any, y: Any) -> Value:
+def where(im: Importer, condition: Value, x: Operand, y: Operand) -> Value:
     """x where the condition holds, else y."""
     return im.expanded(im.m.where(condition, *_operands(im, x, y)))
 
 
 @handles("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
-def masked_fill(im: Importer, x: Value, mask: Value, value: Any) -> Value:
+def masked_fill(im: Importer, x: Value, mask: Value, value: Operand) -> Value:
     """One number where the mask holds, else x."""
     return im.expanded(im.m.where(mask, im.scalar(value, im.dtype()), x))
 
@@ -461,7 +462,7 @@ def masked_fill(im: Importer, x: Value, mask: Value, value: Any) -> Value:
 
 
 @handles("aten._to_copy.default", "aten.to.dtype", "prims.convert_element_type.default")
-def to_copy(im: Importer, x: Value, *_: Any, **__: Any) -> Value:
+def to_copy(im: Importer, x: Value, *_: object, **__: object) -> Value:
     """In another element type; the layout in memory is the compiler's."""
     return im.cast(x, im.dtype())
 
@@ -476,7 +477,7 @@ def to_copy(im: Importer, x: Value, *_: Any, **__: Any) -> Value:
     "aten.dropout.default",
     "aten.view_as.default",
 )
-def same(im: Importer, x: Value, *_: Any, **__: Any) -> Value:
+def same(im: Importer, x: Value, *_: object, **__: object) -> Value:
     """x itself: values aren't written to, and dropout without training drops nothing."""
     if operator_trains(im):
         raise Unhandled("random numbers of training")
@@ -496,7 +497,7 @@ def copy(im: Importer, x: Value, source: Value, non_blocking: bool = False) -> V
 
 
 @handles("operator.getitem")
-def getitem(im: Importer, values: Any, number: Any) -> Any:
+def getitem(im: Importer, values: Sequence[Entry], number: int) -> Entry:
     """One of several results; some are built where they are asked for."""
     found = values[static(number, "a number of a result")]
     found = found() if callable(found) else found

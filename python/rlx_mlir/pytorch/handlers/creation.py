@@ -3,36 +3,34 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, handles
+from rlx_mlir.pytorch.graph import Importer, Operand, handles
 from rlx_mlir.pytorch.handlers.known import bounds_of
 
 
-def filled(im: Importer, value: Any) -> Value:
+def filled(im: Importer, value: Operand) -> Value:
     """One number in the shape of the node's result."""
     dtype, shape = im.dtype(), im.shape()
     return im.expanded(im.m.reshape(im.scalar(value, dtype), [1] * len(shape)) if shape else im.scalar(value, dtype))
 
 
 @handles("aten.full.default", "aten.full_like.default", "aten.new_full.default")
-def full(im: Importer, like: Any, *rest: Any, **_: Any) -> Value:
+def full(im: Importer, like: object, *rest: Operand, **_: object) -> Value:
     """One number: the last argument that is one."""
     return filled(im, rest[-1])
 
 
 @handles("aten.fill.Scalar", "aten.fill.Tensor")
-def fill(im: Importer, x: Value, value: Any) -> Value:
+def fill(im: Importer, x: Value, value: Operand) -> Value:
     """One number in place of all."""
     return filled(im, value)
 
 
 @handles("aten.scalar_tensor.default")
-def scalar_tensor(im: Importer, value: Any, **_: Any) -> Value:
+def scalar_tensor(im: Importer, value: Operand, **_: object) -> Value:
     """A number without dimensions."""
     return im.scalar(value, im.dtype())
 
@@ -47,19 +45,19 @@ def scalar_tensor(im: Importer, value: Any, **_: Any) -> Value:
     "aten.empty_strided.default",
     "aten.new_empty_strided.default",
 )
-def zeros(im: Importer, *_: Any, **__: Any) -> Value:
+def zeros(im: Importer, *_: object, **__: object) -> Value:
     """Zeros: also where PyTorch doesn't say what is there."""
     return filled(im, 0)
 
 
 @handles("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
-def ones(im: Importer, *_: Any, **__: Any) -> Value:
+def ones(im: Importer, *_: object, **__: object) -> Value:
     """Ones."""
     return filled(im, 1)
 
 
 @handles("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
-def arange(im: Importer, *bounds: Any, **_: Any) -> Value:
+def arange(im: Importer, *bounds: Operand, **_: object) -> Value:
     """start, start + step, … of floats; those of integers are known by their indices."""
     start, step = bounds_of(bounds)
     dtype = im.dtype()

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
+from rlx_mlir.pytorch.graph import Dimension, Importer, Lengths, Results, Unhandled, handles, static
 from rlx_mlir.pytorch.handlers.images import images_of, numbers
 
 
@@ -21,20 +21,22 @@ def threshold_backward(im: Importer, dy: Value, x: Value, threshold: float) -> V
 
 
 @handles("aten._softmax_backward_data.default")
-def softmax_backward(im: Importer, dy: Value, y: Value, dim: int, _: Any) -> Value:
+def softmax_backward(im: Importer, dy: Value, y: Value, dim: int, _: object) -> Value:
     """y (dy - sum(y dy)), by the result y."""
     product = y * dy
     return product - y * im.m.sum(product, [dim % y.ndim], keep_dims=True)
 
 
 @handles("aten._log_softmax_backward_data.default")
-def log_softmax_backward(im: Importer, dy: Value, y: Value, dim: int, _: Any) -> Value:
+def log_softmax_backward(im: Importer, dy: Value, y: Value, dim: int, _: object) -> Value:
     """dy - exp(y) sum(dy), by the result y."""
     return dy - im.m.exp(y) * im.m.sum(dy, [dim % y.ndim], keep_dims=True)
 
 
 @handles("aten.embedding_dense_backward.default")
-def embedding_backward(im: Importer, dy: Value, indices: Value, rows: Any, padding: Any, by_count: bool) -> Value:
+def embedding_backward(
+    im: Importer, dy: Value, indices: Value, rows: Dimension, padding: Dimension, by_count: bool
+) -> Value:
     """Rows of dy summed where they came from; none for the index that pads."""
     if by_count:
         raise Unhandled("gradients that are scaled by how often a row is read")
@@ -52,15 +54,15 @@ def convolution_backward(
     dy: Value,
     x: Value,
     weight: Value,
-    bias_sizes: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    bias_sizes: object,
+    stride: Lengths,
+    padding: Lengths,
+    dilation: Lengths,
     transposed: bool,
-    output_padding: Any,
+    output_padding: Lengths,
     groups: int,
     wanted: Sequence[bool],
-) -> Any:
+) -> Results:
     """By the image, the weight and the bias, those that are wanted."""
     rank = weight.ndim - 2
     if transposed or rank not in (1, 2):
@@ -90,13 +92,13 @@ def layer_norm_backward(
     im: Importer,
     dy: Value,
     x: Value,
-    shape: Sequence[Any],
+    shape: Sequence[Dimension],
     mean: Value,
     scale: Value,
     weight: Value | None,
     bias: Value | None,
     wanted: Sequence[bool],
-) -> Any:
+) -> Results:
     """By x, the weight and the bias: scale (g - mean(g) - h mean(g h)), with h = (x - mean) scale and g = dy weight."""
     m = im.m
     inner, outer = list(range(x.ndim - len(shape), x.ndim)), list(range(x.ndim - len(shape)))
@@ -117,12 +119,12 @@ def group_norm_backward(
     mean: Value,
     scale: Value,
     weight: Value | None,
-    n: Any,
-    c: Any,
-    hw: Any,
+    n: Dimension,
+    c: Dimension,
+    hw: Dimension,
     groups: int,
     wanted: Sequence[bool],
-) -> Any:
+) -> Results:
     """See `layer_norm_backward`, of each group of channels."""
     m, shape = im.m, list(x.shape)
     apart = [shape[0], groups, static(c, "a number of channels") // groups, -1]

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir.frontends.windows import Windows, convolved_volumes
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, operator_name, size_of, static
+from rlx_mlir.pytorch.graph import Entry, Importer, Lengths, Unhandled, handles, operator_name, size_of, static
 from rlx_mlir.pytorch.handlers.padding import padded
 
+if TYPE_CHECKING:
+    from torch.fx import Node
 
-def numbers(given: Any, count: int) -> list[int]:
+
+def numbers(given: Lengths, count: int) -> list[int]:
     """One number for each dimension of an image."""
     listed = list(given) if isinstance(given, Sequence) else [given]
     found = [static(each, "an argument") for each in listed]
@@ -30,9 +33,9 @@ def conv(
     x: Value,
     weight: Value,
     bias: Value | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Lengths = 1,
+    padding: Lengths = 0,
+    dilation: Lengths = 1,
     groups: int = 1,
 ) -> Value:
     """Kernels slid over images, or over sequences."""
@@ -45,9 +48,9 @@ def conv_padded(
     x: Value,
     weight: Value,
     bias: Value | None = None,
-    stride: Any = 1,
+    stride: Lengths = 1,
     padding: str = "valid",
-    dilation: Any = 1,
+    dilation: Lengths = 1,
     groups: int = 1,
 ) -> Value:
     """With as much padding as the result needs to be as large, or none."""
@@ -65,11 +68,11 @@ def convolution(
     x: Value,
     weight: Value,
     bias: Value | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Lengths,
+    padding: Lengths,
+    dilation: Lengths,
     transposed: bool,
-    output_padding: Any,
+    output_padding: Lengths,
     groups: int,
 ) -> Value:
     """Either direction."""
@@ -83,9 +86,9 @@ def _conv(
     x: Value,
     weight: Value,
     bias: Value | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Lengths,
+    padding: Lengths,
+    dilation: Lengths,
     groups: int,
 ) -> Value:
     rank = weight.ndim - 2
@@ -113,16 +116,19 @@ def _volumes(
     """A convolution of three dimensions."""
     kernel = tuple(static(size_of(size), "the size of a kernel") for size in weight.shape[2:])
     over = Windows(kernel, tuple(stride), tuple(dilation), tuple((own, own) for own in padding))
-    options: dict[str, Any] = {"stride": stride[1:], "padding": padding[1:], "dilation": dilation[1:]}
+
+    def of_planes(x: Value, weight: Value) -> Value:
+        return im.m.conv2d(x, weight, stride=stride[1:], padding=padding[1:], dilation=dilation[1:], groups=groups)
+
     x = padded(im, x, [over.pads[0], (0, 0), (0, 0)], 0)
-    return convolved_volumes(im.m, x, weight, over, lambda *own: im.m.conv2d(*own, groups=groups, **options))
+    return convolved_volumes(im.m, x, weight, over, of_planes)
 
 
 #: Convolutions whose weights take what follows channel by channel.
 _SCALED = ("aten.conv2d.default", "aten.conv1d.default", "aten.conv3d.default")
 
 
-def scaled_convolution(im: Importer, node: Any, factor: Value, shift: Value) -> Value | None:
+def scaled_convolution(im: Importer, node: Node, factor: Value, shift: Value) -> Value | None:
     """factor conv(x) + shift, of numbers by channel, as a convolution with other weights: made once of parameters.
 
     Args:
@@ -130,7 +136,7 @@ def scaled_convolution(im: Importer, node: Any, factor: Value, shift: Value) -> 
     """
     if operator_name(node.target) not in _SCALED or len(node.users) > 1:
         return None
-    given: list[Any] = list(im.value(im.arguments(node.args)))
+    given: list[Entry] = list(im.value(im.arguments(node.args)))
     given += [None, 1, 0, 1, 1][len(given) - 2 :]  # what is left out
     x, weight, bias, stride, padding, dilation, groups = given
     scaled = weight * im.m.reshape(factor, [-1, *[1] * (weight.ndim - 1)])
@@ -148,11 +154,11 @@ def conv_transpose(
     x: Value,
     weight: Value,
     bias: Value | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Lengths = 1,
+    padding: Lengths = 0,
+    output_padding: Lengths = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Lengths = 1,
 ) -> Value:
     """Each pixel adds its kernel to the result."""
     return _conv_transpose(im, x, weight, bias, stride, padding, output_padding, groups, dilation)
@@ -163,11 +169,11 @@ def _conv_transpose(
     x: Value,
     weight: Value,
     bias: Value | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
+    stride: Lengths,
+    padding: Lengths,
+    output_padding: Lengths,
     groups: int,
-    dilation: Any,
+    dilation: Lengths,
 ) -> Value:
     rank = weight.ndim - 2
     if rank not in (1, 2):

@@ -12,7 +12,7 @@ from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.frontends.positions import Conditions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size, product
-from rlx_mlir.pytorch.graph import Importer, Unhandled, folds, handles, size_of
+from rlx_mlir.pytorch.graph import Dimension, Importer, Operand, Results, Unhandled, folds, handles, size_of
 from rlx_mlir.pytorch.handlers.images import scaled_convolution
 
 
@@ -42,7 +42,7 @@ def matmul(im: Importer, x: Value, y: Value) -> Value:
 
 
 @handles("aten.addmm.default", "aten.baddbmm.default")
-def addmm(im: Importer, bias: Value, x: Value, y: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+def addmm(im: Importer, bias: Value, x: Value, y: Value, *, beta: Operand = 1, alpha: Operand = 1) -> Value:
     """beta bias + alpha x y"""
     product = im.m.matmul(x, y)
     product = product if alpha == 1 else product * im.scalar(alpha, im.dtype())
@@ -64,7 +64,7 @@ def dot(im: Importer, x: Value, y: Value) -> Value:
 # -- norms -------------------------------------------------------------------------------------------------------------
 
 
-def _flattened(im: Importer, x: Value, shape: Sequence[Any]) -> Value:
+def _flattened(im: Importer, x: Value, shape: Sequence[Dimension]) -> Value:
     """x with the dimensions that are normalised as one."""
     count = len(shape)
     return x if count == 1 else im.m.reshape(x, [*x.shape[: x.ndim - count], -1])
@@ -84,7 +84,13 @@ def _vector(im: Importer, given: Value | None, x: Value, default: float | None) 
 
 @handles("aten.layer_norm.default")
 def layer_norm(
-    im: Importer, x: Value, shape: Sequence[Any], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+    im: Importer,
+    x: Value,
+    shape: Sequence[Dimension],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    *_: object,
 ) -> Value:
     """Mean 0 and variance 1 along the last dimensions."""
     flat = _flattened(im, x, shape)
@@ -94,7 +100,9 @@ def layer_norm(
 
 
 @handles("aten.rms_norm.default")
-def rms_norm(im: Importer, x: Value, shape: Sequence[Any], weight: Any = None, eps: float | None = None) -> Value:
+def rms_norm(
+    im: Importer, x: Value, shape: Sequence[Dimension], weight: Value | None = None, eps: float | None = None
+) -> Value:
     """Root mean square 1 along the last dimensions."""
     flat = _flattened(im, x, shape)
     gamma = _vector(im, weight, flat, 1.0)
@@ -108,7 +116,7 @@ def rms_norm(im: Importer, x: Value, shape: Sequence[Any], weight: Any = None, e
 
 @handles("aten.native_layer_norm.default")
 def native_layer_norm(
-    im: Importer, x: Value, shape: Sequence[Any], weight: Any, bias: Any, eps: float
+    im: Importer, x: Value, shape: Sequence[Dimension], weight: Value | None, bias: Value | None, eps: float
 ) -> tuple[Value, Value, Value]:
     """`layer_norm`, the mean, and one over the deviation."""
     m, axes = im.m, list(range(x.ndim - len(shape), x.ndim))
@@ -122,7 +130,9 @@ def native_layer_norm(
 
 
 @handles("aten._fused_rms_norm.default")
-def fused_rms_norm(im: Importer, x: Value, shape: Sequence[Any], weight: Any, eps: float | None) -> Any:
+def fused_rms_norm(
+    im: Importer, x: Value, shape: Sequence[Dimension], weight: Value | None, eps: float | None
+) -> Results:
     """`rms_norm`, and one over the root mean square."""
     m, axes = im.m, list(range(x.ndim - len(shape), x.ndim))
     if eps is None:
@@ -141,7 +151,9 @@ def fused_rms_norm(im: Importer, x: Value, shape: Sequence[Any], weight: Any, ep
     "aten._native_batch_norm_legit.default",
     "aten.batch_norm.default",
 )
-def batch_norm(im: Importer, x: Value, weight: Any, bias: Any, mean: Value, variance: Value, *rest: Any) -> Any:
+def batch_norm(
+    im: Importer, x: Value, weight: Value | None, bias: Value | None, mean: Value, variance: Value, *rest: float
+) -> Value | Results:
     """(x - mean) / sqrt(variance + eps) weight + bias, channel by channel, by what was seen in training.
 
     Computed from vectors as x times one plus another: such vectors are made once where all are parameters. After a
@@ -161,7 +173,9 @@ def batch_norm(im: Importer, x: Value, weight: Any, bias: Any, mean: Value, vari
     return found if is_plain else (found, None, None)
 
 
-def _batch_norm(im: Importer, x: Value, weight: Any, bias: Any, eps: float) -> tuple[Value, Value, Value, Value]:
+def _batch_norm(
+    im: Importer, x: Value, weight: Value | None, bias: Value | None, eps: float
+) -> tuple[Value, Value, Value, Value]:
     """x normalised by statistics of the batch, and by channel the mean, the variance, and 1 / deviation."""
     m, axes = im.m, [at for at in range(x.ndim) if at != 1]
     mean = m.mean(x, axes, keep_dims=True)
@@ -176,8 +190,8 @@ def _batch_norm(im: Importer, x: Value, weight: Any, bias: Any, eps: float) -> t
 
 @handles("aten._native_batch_norm_legit.no_stats")
 def batch_statistics(
-    im: Importer, x: Value, weight: Any, bias: Any, training: bool, momentum: float, eps: float
-) -> Any:
+    im: Importer, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float, eps: float
+) -> Results:
     """(x - mean) / sqrt(variance + eps) weight + bias by statistics of the batch; these, as mean and 1 / deviation."""
     found, mean, _, scale = _batch_norm(im, x, weight, bias, eps)
     return found, mean, scale
@@ -187,14 +201,14 @@ def batch_statistics(
 def batch_norm_of_training(
     im: Importer,
     x: Value,
-    weight: Any,
-    bias: Any,
+    weight: Value | None,
+    bias: Value | None,
     mean: Value,
     variance: Value,
     training: bool,
     momentum: float,
     eps: float,
-) -> Any:
+) -> Results:
     """See `batch_statistics`; and the running statistics with their part of these, the variance by one element less."""
     if not training:
         raise Unhandled("without training")
@@ -208,8 +222,16 @@ def batch_norm_of_training(
 
 @handles("aten.native_group_norm.default")
 def native_group_norm(
-    im: Importer, x: Value, weight: Any, bias: Any, n: Any, c: Any, hw: Any, groups: int, eps: float
-) -> Any:
+    im: Importer,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    n: Dimension,
+    c: Dimension,
+    hw: Dimension,
+    groups: int,
+    eps: float,
+) -> Results:
     """See `group_norm`; mean and 1 / deviation [N, groups] are built where something reads them."""
     m = im.m
 
@@ -226,13 +248,19 @@ def native_group_norm(
 
 @handles("aten.group_norm.default")
 def group_norm(
-    im: Importer, x: Value, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+    im: Importer,
+    x: Value,
+    groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    *_: object,
 ) -> Value:
     """Mean 0 and variance 1 over groups of channels of images."""
     return _group_norm(im, x, groups, weight, bias, eps)
 
 
-def _group_norm(im: Importer, x: Value, groups: int, weight: Any, bias: Any, eps: float) -> Value:
+def _group_norm(im: Importer, x: Value, groups: int, weight: Value | None, bias: Value | None, eps: float) -> Value:
     m, shape = im.m, list(x.shape)
     channels = int(shape[1])
     weight, bias = (
@@ -252,10 +280,10 @@ _FLASH = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 @folds(_ATTENTION)
 def attention_of_known_mask(
     im: Importer,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any = None,
+    q: Value,
+    k: Value,
+    v: Value,
+    mask: object = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     **options: Any,
@@ -293,7 +321,7 @@ def attention(
     q: Value,
     k: Value,
     v: Value,
-    mask: Any = None,
+    mask: Value | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     **options: Any,
@@ -311,23 +339,37 @@ def attention(
 
 @folds(_FLASH)
 def flash_attention_of_known_mask(
-    im: Importer, q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, **options: Any
-) -> Any:
+    im: Importer,
+    q: Value,
+    k: Value,
+    v: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: object = None,
+    **options: Any,
+) -> Results | None:
     """See `attention_of_known_mask`."""
-    mask = options.pop("attn_mask", None)
-    if not isinstance(mask, Conditions) or is_causal:
+    if not isinstance(attn_mask, Conditions) or is_causal:
         return None
-    word = mask_word(mask, size_of(q.shape[-2]), size_of(k.shape[-2]))
+    word = mask_word(attn_mask, size_of(q.shape[-2]), size_of(k.shape[-2]))
     return None if word is None else (_attention(im, q, k, v, None, word, dropout_p, **options), _unread(im))
 
 
 @handles(_FLASH)
 def flash_attention(
-    im: Importer, q: Value, k: Value, v: Value, dropout_p: float = 0.0, is_causal: bool = False, **options: Any
+    im: Importer,
+    q: Value,
+    k: Value,
+    v: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Value | None = None,
+    **options: Any,
 ) -> tuple[Value, Value]:
     """`attention`, and the logarithm of each query's sum."""
-    mask = options.pop("attn_mask", None)
-    return attention(im, q, k, v, mask, dropout_p, is_causal, **options), _unread(im)
+    return attention(im, q, k, v, attn_mask, dropout_p, is_causal, **options), _unread(im)
 
 
 def _unread(im: Importer) -> Value:
@@ -349,9 +391,9 @@ def flash_attention_backward(
     dropout_p: float,
     is_causal: bool,
     *,
-    attn_mask: Any = None,
+    attn_mask: Value | None = None,
     scale: float | None = None,
-) -> Any:
+) -> Results:
     """The gradients by queries, keys and values, of weights that are computed again."""
     if dropout_p or any(x.ndim != 4 for x in (q, k, v)) or (is_causal and q.shape[2] != k.shape[2]):
         raise Unhandled("with dropout, or of other shapes than [B, H, S, E] as many times")
@@ -384,7 +426,7 @@ def _attention(
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
-    **_: Any,
+    **_: object,
 ) -> Value:
     if dropout_p:
         raise Unhandled("random numbers of training")

@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.frontends import indexing
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of, static, whole
+from rlx_mlir.pytorch.graph import Dimension, Importer, Operand, Results, Unhandled, handles, size_of, static, whole
 
 
 @handles("aten.embedding.default")
-def embedding(im: Importer, table: Value, indices: Value, *_: Any, **__: Any) -> Value:
+def embedding(im: Importer, table: Value, indices: Value, *_: object, **__: object) -> Value:
     """Rows of a table."""
     return im.m.gather(table, indices)
 
@@ -38,7 +37,7 @@ def im_word(x: Value) -> str:
 
 
 @handles("aten.gather.default")
-def gather(im: Importer, x: Value, dim: int, indices: Value, **_: Any) -> Value:
+def gather(im: Importer, x: Value, dim: int, indices: Value, **_: object) -> Value:
     """x[..., indices[..., i, ...], ...]: other dimensions may be smaller than those of x, whose front is read."""
     if not x.ndim:
         return im.reshaped(im.expanded(im.m.reshape(x, [1] * indices.ndim)))
@@ -121,7 +120,7 @@ def masked_scatter(im: Importer, x: Value, mask: Value, source: Value) -> Value:
 
 
 @handles("aten.index_add.default")
-def index_add(im: Importer, x: Value, dim: int, indices: Value, source: Value, *, alpha: Any = 1) -> Value:
+def index_add(im: Importer, x: Value, dim: int, indices: Value, source: Value, *, alpha: Operand = 1) -> Value:
     """x with entries added along a dimension."""
     axis = dim % x.ndim
     source = source if alpha == 1 else source * im.scalar(alpha, im.dtype())
@@ -144,7 +143,7 @@ def scatter(
     x: Value,
     dim: int,
     indices: Value,
-    source: Any,
+    source: Operand,
     reduce: str = "",
     *,
     include_self: bool = True,
@@ -191,7 +190,7 @@ def embedding_bag(
     weights: Value | None = None,
     include_last_offset: bool = False,
     padding: int = -1,
-) -> Any:
+) -> Results:
     """Rows of a table, summed (mode 0) or averaged (1) over bags, which begin at offsets."""
     m = im.m
     if mode == 2 or include_last_offset or padding != -1:
@@ -237,7 +236,7 @@ def unfold(im: Importer, x: Value, dim: int, size: int, step: int) -> Value:
 def col2im(
     im: Importer,
     x: Value,
-    size: Sequence[Any],
+    size: Sequence[Dimension],
     kernel: Sequence[int],
     dilation: Sequence[int],
     padding: Sequence[int],

@@ -14,7 +14,7 @@ import numpy as np
 
 from rlx_mlir.frontends import indexing
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of, static
+from rlx_mlir.pytorch.graph import Dimension, Importer, Results, Unhandled, handles, size_of, static
 
 
 def _last(im: Importer, x: Value, dim: int) -> tuple[Value, Callable[[Value], Value]]:
@@ -65,7 +65,7 @@ def argsort(im: Importer, x: Value, dim: int = -1, descending: bool = False, *, 
 
 
 @handles("aten.topk.default")
-def topk(im: Importer, x: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(im: Importer, x: Value, k: Dimension, dim: int = -1, largest: bool = True, sorted: bool = True) -> Results:
     """The largest, or smallest, elements along a dimension, and where they are."""
     return _ordered(im, x, static(k, "a count"), dim, descending=largest)
 
@@ -86,7 +86,7 @@ def median(im: Importer, x: Value, dim: int, keepdim: bool = False) -> tuple[Val
 
 
 @handles("aten.kthvalue.default")
-def kthvalue(im: Importer, x: Value, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+def kthvalue(im: Importer, x: Value, k: Dimension, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
     """The k-th smallest element, and where it is."""
     return _at(im, x, dim, static(k, "a count") - 1)
 
@@ -141,13 +141,13 @@ def _running(im: Importer, x: Value, dim: int, step: Callable[[Value, Value], Va
 
 
 @handles("aten.cumprod.default")
-def cumprod(im: Importer, x: Value, dim: int, **_: Any) -> Value:
+def cumprod(im: Importer, x: Value, dim: int, **_: object) -> Value:
     """Running products."""
     return im.reshaped(_running(im, im.cast(x, im.dtype()), dim, im.m.mul))
 
 
 @handles("aten.cummax.default", "aten.cummin.default")
-def cummax(im: Importer, x: Value, dim: int) -> Any:
+def cummax(im: Importer, x: Value, dim: int) -> Results:
     """Running extremes; where they are isn't there."""
     combine = im.m.maximum if "cummax" in str(im.node.target) else im.m.minimum
     return im.reshaped(_running(im, x, dim, combine), im.shape(im.node.meta["val"][0])), None

@@ -10,11 +10,11 @@ import numpy as np
 
 from rlx_mlir.frontends import functions, positions
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of, static
+from rlx_mlir.pytorch.graph import Dimension, Importer, Unhandled, handles, size_of, static
 
 
 @handles("aten.constant_pad_nd.default", "aten.pad.default")
-def pad(im: Importer, x: Value, widths: Sequence[Any], *rest: Any, **_: Any) -> Value:
+def pad(im: Importer, x: Value, widths: Sequence[Dimension], *rest: Any, **_: object) -> Value:
     """x with a number around it, or with less at a border where a width is negative."""
     value = rest[-1] if rest and not isinstance(rest[-1], str) and rest[-1] is not None else 0.0
     if isinstance(rest[0] if rest else None, str) and rest[0] != "constant":
@@ -44,14 +44,14 @@ def _around(im: Importer, x: Value, axis: int, widths: tuple[int, int], number: 
     return im.m.concat(parts, axis) if len(parts) > 1 else x
 
 
-def _sides(x: Value, widths: Sequence[Any]) -> Iterator[tuple[int, int, int]]:
+def _sides(x: Value, widths: Sequence[Dimension]) -> Iterator[tuple[int, int, int]]:
     """Dimensions, from the last one on, and how wide their padding is before and after."""
     for number in range(len(widths) // 2):
         before, after = (static(own, "padding") for own in widths[2 * number : 2 * number + 2])
         yield x.ndim - 1 - number, before, after
 
 
-def _own(im: Importer, x: Value, widths: Sequence[Any], mode: str) -> Value:
+def _own(im: Importer, x: Value, widths: Sequence[Dimension], mode: str) -> Value:
     """x with elements of its own around it: at `reflect` those behind the border, at `replicate` that at the border."""
     m = im.m
     for axis, low, high in _sides(x, widths):
@@ -77,6 +77,6 @@ for _mode in ("reflection", "replication"):
     for _rank in (1, 2, 3):
 
         @handles(f"aten.{_mode}_pad{_rank}d.default")
-        def own_pad(im: Importer, x: Value, widths: Sequence[Any], _word: str = _mode) -> Value:
+        def own_pad(im: Importer, x: Value, widths: Sequence[Dimension], _word: str = _mode) -> Value:
             """x with elements of its own around it."""
             return _own(im, x, widths, "reflect" if _word == "reflection" else "replicate")

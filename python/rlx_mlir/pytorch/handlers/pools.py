@@ -11,18 +11,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx_mlir.frontends.windows import Windows, taken
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of, static
+from rlx_mlir.pytorch.graph import Dimension, Importer, Lengths, Results, Unhandled, handles, size_of, static
 from rlx_mlir.pytorch.handlers.images import images_of, numbers
 from rlx_mlir.pytorch.handlers.padding import padded
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def _windows(x: Value, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Windows:
+
+def _windows(
+    x: Value, rank: int, kernel: Lengths, stride: Lengths, padding: Lengths, dilation: Lengths, ceil_mode: bool
+) -> Windows:
     sizes = tuple(numbers(kernel, rank))
     steps = sizes if isinstance(stride, Sequence) and not stride else tuple(numbers(stride, rank))
     pads = tuple((own, own) for own in numbers(padding, rank))
@@ -42,7 +47,7 @@ def _has_gaps(over: Windows) -> bool:
     return any(step != 1 for step in over.dilation)
 
 
-def _neutral(x: Value, kind: str) -> Any:
+def _neutral(x: Value, kind: str) -> float:
     if kind == "sum":
         return 0
     return -np.inf if x.dtype.kind not in "iu" else np.iinfo(x.dtype).min
@@ -95,11 +100,11 @@ def _rank_of(im: Importer) -> int:
 def _max_pool(
     im: Importer,
     x: Value,
-    wanted: Any,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
+    wanted: Tensor,
+    kernel: Lengths,
+    stride: Lengths = (),
+    padding: Lengths = 0,
+    dilation: Lengths = 1,
     ceil_mode: bool = False,
 ) -> tuple[Value, Windows]:
     over = _windows(x, _rank_of(im), kernel, stride, padding, dilation, ceil_mode)
@@ -117,7 +122,7 @@ def max_pool(im: Importer, x: Value, *given: Any) -> Value:
     "aten.max_pool2d_with_indices.default",
     "aten.max_pool3d_with_indices.default",
 )
-def max_pool_with_indices(im: Importer, x: Value, *given: Any) -> Any:
+def max_pool_with_indices(im: Importer, x: Value, *given: Any) -> Results:
     """The largest of each window; and where it is in its image, which is built where something reads it."""
     values, places = im.node.meta["val"]
     found, over = _max_pool(im, x, values, *given)
@@ -149,9 +154,9 @@ def _places(im: Importer, x: Value, over: Windows) -> Value:
 def avg_pool(
     im: Importer,
     x: Value,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
+    kernel: Lengths,
+    stride: Lengths = (),
+    padding: Lengths = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -174,7 +179,7 @@ def avg_pool(
 # -- as many windows as are wanted ---------------------------------------------------------------------------------
 
 
-def _adaptive(im: Importer, x: Value, kind: str, sizes: Any, wanted: Any) -> Value:
+def _adaptive(im: Importer, x: Value, kind: str, sizes: Lengths, wanted: Tensor) -> Value:
     """Window i of n along a dimension of s has the elements from floor(i s / n) to before ceil((i + 1) s / n)."""
     rank = _rank_of(im)
     counts = [None if size is None else static(size, "a size") for size in _listed(sizes, rank)]
@@ -188,7 +193,7 @@ def _adaptive(im: Importer, x: Value, kind: str, sizes: Any, wanted: Any) -> Val
     return im.reshaped(x, im.shape(wanted))
 
 
-def _listed(sizes: Any, rank: int) -> list[Any]:
+def _listed(sizes: Lengths, rank: int) -> list[Dimension]:
     return list(sizes) if isinstance(sizes, Sequence) else [sizes] * rank
 
 
@@ -220,13 +225,13 @@ def _parted(im: Importer, x: Value, kind: str, axis: int, size: int, count: int)
     "aten.adaptive_avg_pool3d.default",
     "aten._adaptive_avg_pool3d.default",
 )
-def adaptive_avg_pool(im: Importer, x: Value, sizes: Any) -> Value:
+def adaptive_avg_pool(im: Importer, x: Value, sizes: Lengths) -> Value:
     """The mean over as many windows as are wanted."""
     return _adaptive(im, x, "mean", sizes, im.node.meta["val"])
 
 
 @handles("aten.adaptive_max_pool1d.default", "aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
-def adaptive_max_pool(im: Importer, x: Value, sizes: Any) -> Any:
+def adaptive_max_pool(im: Importer, x: Value, sizes: Lengths) -> Results:
     """The largest of as many windows as are wanted; where it is isn't there."""
     return _adaptive(im, x, "max", sizes, im.node.meta["val"][0]), None
 
@@ -239,19 +244,19 @@ def max_pool_backward(
     im: Importer,
     dy: Value,
     x: Value,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    kernel: Lengths,
+    stride: Lengths,
+    padding: Lengths,
+    dilation: Lengths,
     ceil_mode: bool,
-    indices: Any,
+    indices: object,
 ) -> Value:
     """dy where the largest element of its window was; the indices aren't read."""
     over = _windows(x, 2, kernel, stride, padding, dilation, ceil_mode)
     if _has_gaps(over) or not _ends_inside(over):
         raise Unhandled("windows that end outside, or with gaps")
-    padding = [before for before, _ in over.pads]
-    return im.m.maxpool2d_backward(x, dy, kernel_size=list(over.kernel), stride=list(over.stride), padding=padding)
+    before = [before for before, _ in over.pads]
+    return im.m.maxpool2d_backward(x, dy, kernel_size=list(over.kernel), stride=list(over.stride), padding=before)
 
 
 @handles("aten.avg_pool2d_backward.default")
@@ -259,9 +264,9 @@ def avg_pool_backward(
     im: Importer,
     dy: Value,
     x: Value,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
+    kernel: Lengths,
+    stride: Lengths,
+    padding: Lengths,
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rlx_mlir.frontends import positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import product
-from rlx_mlir.pytorch.graph import Importer, handles, size_of
+from rlx_mlir.pytorch.graph import Axes, Handler, Importer, Results, handles, size_of
 
 
-def _axes(x: Value, dims: Any) -> list[int]:
+def _axes(x: Value, dims: Axes) -> list[int]:
     """The dimensions that are named, all of them for none."""
     if dims is None or (isinstance(dims, Sequence) and not dims):
         return list(range(x.ndim))
@@ -20,14 +19,14 @@ def _axes(x: Value, dims: Any) -> list[int]:
     return [dim % x.ndim if x.ndim else 0 for dim in listed]
 
 
-def _reduced(im: Importer, kind: str, x: Value, dims: Any, keep: bool) -> Value:
+def _reduced(im: Importer, kind: str, x: Value, dims: Axes, keep: bool) -> Value:
     if not x.ndim:
         return x
     return im.m.reduce(x, kind, _axes(x, dims), keep_dims=keep)
 
 
-def _reduction(kind: str) -> Any:
-    def build(im: Importer, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
+def _reduction(kind: str) -> Handler:
+    def build(im: Importer, x: Value, dims: Axes = None, keepdim: bool = False, **_: object) -> Value:
         dtype = "i1" if kind in ("any", "all") else im.dtype()
         return _reduced(im, kind, im.cast(x, dtype), dims, keepdim)
 
@@ -47,7 +46,9 @@ for _kind, _names in {
 
 
 @handles("aten.var.correction", "aten.var.dim")
-def var(im: Importer, x: Value, dims: Any = None, correction: Any = None, keepdim: bool = False, **_: Any) -> Value:
+def var(
+    im: Importer, x: Value, dims: Axes = None, correction: float | None = None, keepdim: bool = False, **_: object
+) -> Value:
     """The mean of squared differences from the mean, with a count that is smaller by a correction (1)."""
     axes = _axes(x, dims)
     lessened = 1 if correction is None else int(correction)
@@ -60,7 +61,9 @@ def var(im: Importer, x: Value, dims: Any = None, correction: Any = None, keepdi
 
 
 @handles("aten.var_mean.correction")
-def var_mean(im: Importer, x: Value, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def var_mean(
+    im: Importer, x: Value, dims: Axes = None, *, correction: float | None = None, keepdim: bool = False
+) -> Results:
     """Variance and mean."""
     return var(im, x, dims, correction, keepdim), im.m.mean(x, _axes(x, dims), keep_dims=keepdim)
 
@@ -93,14 +96,14 @@ def _place(im: Importer, x: Value, dim: int, keepdim: bool, *, largest: bool, dt
 
 
 @handles("aten.cumsum.default")
-def cumsum(im: Importer, x: Value, dim: int, **_: Any) -> Value:
+def cumsum(im: Importer, x: Value, dim: int, **_: object) -> Value:
     """Running sums; of truths, how many."""
     own = im.cast(x, im.dtype())
     return im.m.cumsum(own, dim % x.ndim) if x.ndim else own
 
 
 @handles("aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default")
-def softmax(im: Importer, x: Value, dim: int, *rest: Any, **_: Any) -> Value:
+def softmax(im: Importer, x: Value, dim: int, *rest: object, **_: object) -> Value:
     """exp(x) / sum(exp(x)) along a dimension; the safe one is zeros where all is -inf."""
     own = im.cast(x, im.dtype())
     found = im.m.softmax(own, dim % x.ndim)
@@ -112,7 +115,7 @@ def softmax(im: Importer, x: Value, dim: int, *rest: Any, **_: Any) -> Value:
 
 
 @handles("aten._log_softmax.default", "aten.log_softmax.int")
-def log_softmax(im: Importer, x: Value, dim: int, *_: Any) -> Value:
+def log_softmax(im: Importer, x: Value, dim: int, *_: object) -> Value:
     """x - max - log(sum(exp(x - max)))"""
     own, axis = im.cast(x, im.dtype()), dim % x.ndim
     centred = own - im.m.max(own, [axis], keep_dims=True)
@@ -120,7 +123,9 @@ def log_softmax(im: Importer, x: Value, dim: int, *_: Any) -> Value:
 
 
 @handles("aten.linalg_vector_norm.default")
-def vector_norm(im: Importer, x: Value, order: float = 2, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
+def vector_norm(
+    im: Importer, x: Value, order: float = 2, dims: Axes = None, keepdim: bool = False, **_: object
+) -> Value:
     """sum(|x|^p)^(1 / p); for p = 0 how many aren't 0, for infinities the largest and the smallest magnitude."""
     own = im.cast(x, im.dtype())
     if order == 2:

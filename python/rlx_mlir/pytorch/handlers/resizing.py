@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir.frontends import functions, positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, size_of
+from rlx_mlir.pytorch.graph import Dimension, Handler, Importer, Unhandled, handles, size_of
 
 #: How many neighbours are before a place, and the weights of all, of how far it is behind the one before.
 _Weights = tuple[int, Callable[[Value], list[Value]]]
@@ -59,12 +58,14 @@ def _within(im: Importer, at: Value, own: Size) -> Value:
     return im.m.minimum(im.m.maximum(im.cast(at, "i64"), np.int64(0)), last)
 
 
-def _scales(given: Any, rank: int) -> list[float | None]:
+def _scales(given: Sequence[float | None] | None, rank: int) -> list[float | None]:
     """The factors that a call names, which count in place of the sizes."""
     return [None] * rank if given is None else [None if own is None else float(own) for own in given]
 
 
-def _dimensions(im: Importer, x: Value, scales: list[float | None]) -> Iterator[tuple[int, Size, Size, Value, Any]]:
+def _dimensions(
+    im: Importer, x: Value, scales: list[float | None]
+) -> Iterator[tuple[int, Size, Size, Value, float | None]]:
     """Of each dimension that changes: its number, its size before and after, numbers of rows (f32), and its factor."""
     for number, scale in enumerate(scales):
         axis = x.ndim - len(scales) + number
@@ -95,11 +96,15 @@ def _resized(im: Importer, x: Value, kind: str, corners: bool, scales: list[floa
     return im.reshaped(im.cast(wide, dtype))
 
 
-def _interpolation(kind: str) -> Any:
-    def of_factors(im: Importer, x: Value, size: Any, corners: bool, factors: Any = None) -> Value:
+def _interpolation(kind: str) -> tuple[Handler, Handler]:
+    def of_factors(
+        im: Importer, x: Value, size: Sequence[Dimension] | None, corners: bool, factors: Sequence[float] | None = None
+    ) -> Value:
         return _resized(im, x, kind, corners, _scales(factors, x.ndim - 2))
 
-    def of_sizes(im: Importer, x: Value, size: Any, corners: bool, *factors: Any) -> Value:
+    def of_sizes(
+        im: Importer, x: Value, size: Sequence[Dimension] | None, corners: bool, *factors: float | None
+    ) -> Value:
         return _resized(im, x, kind, corners, _scales(factors or None, x.ndim - 2))
 
     return of_factors, of_sizes
@@ -144,11 +149,13 @@ def _repeated(im: Importer, x: Value, times: Sequence[int]) -> Value:
     return im.reshaped(im.m.expand(im.m.reshape(x, apart), wide))
 
 
-def _nearest_of_factors(im: Importer, x: Value, size: Any, factors: Any = None) -> Value:
+def _nearest_of_factors(
+    im: Importer, x: Value, size: Sequence[Dimension] | None, factors: Sequence[float] | None = None
+) -> Value:
     return _nearest(im, x, _scales(factors, x.ndim - 2))
 
 
-def _nearest_of_sizes(im: Importer, x: Value, size: Any, *factors: Any) -> Value:
+def _nearest_of_sizes(im: Importer, x: Value, size: Sequence[Dimension] | None, *factors: float | None) -> Value:
     return _nearest(im, x, _scales(factors or None, x.ndim - 2))
 
 

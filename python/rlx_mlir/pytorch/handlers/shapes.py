@@ -4,12 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 from rlx_mlir.frontends import positions
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Importer, Unhandled, element_count, handles, size_of, static
+from rlx_mlir.pytorch.graph import (
+    Bound,
+    Dimension,
+    Importer,
+    Lengths,
+    Unhandled,
+    element_count,
+    handles,
+    size_of,
+    static,
+)
 from rlx_mlir.pytorch.handlers.known import is_whole
 
 
@@ -24,13 +34,13 @@ from rlx_mlir.pytorch.handlers.known import is_whole
     "aten.squeeze.dims",
     "aten.squeeze.default",
 )
-def reshape(im: Importer, x: Value, *_: Any) -> Value:
+def reshape(im: Importer, x: Value, *_: object) -> Value:
     """The same elements in the shape of the result."""
     return im.reshaped(x)
 
 
 @handles("aten.expand.default", "aten.broadcast_to.default")
-def expand(im: Importer, x: Value, *_: Any, **__: Any) -> Value:
+def expand(im: Importer, x: Value, *_: object, **__: object) -> Value:
     """Repeated to the shape of the result."""
     return im.expanded(x)
 
@@ -56,12 +66,12 @@ def t(im: Importer, x: Value) -> Value:
 
 
 @handles("aten.slice.Tensor")
-def slice(im: Importer, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Value:
+def slice(im: Importer, x: Value, dim: int = 0, start: Bound = None, end: Bound = None, step: Dimension = 1) -> Value:
     """Elements from one to before another; bounds outside are moved to the ends."""
     return _sliced(im, x, dim, start, end, static(step, "a step"), im.shape())
 
 
-def _sliced(im: Importer, x: Value, dim: int, start: Any, end: Any, step: int, shape: Sequence[int | str]) -> Value:
+def _sliced(im: Importer, x: Value, dim: int, start: Bound, end: Bound, step: int, shape: Sequence[int | str]) -> Value:
     axis = dim % x.ndim
     begin = None if start is None or start == 0 or start == Size.of(0) else start
     stop = None if is_whole(end) else end
@@ -70,21 +80,23 @@ def _sliced(im: Importer, x: Value, dim: int, start: Any, end: Any, step: int, s
     wanted = shape[axis]
     length = wanted if isinstance(wanted, int) else None
     begin, stop = (_number(bound) for bound in (begin, stop))
-    if length is not None and step == 1 and isinstance(x.shape[axis], int) and isinstance(begin or 0, int):
-        size = int(x.shape[axis])
-        first = begin or 0
+    size, first = x.shape[axis], begin or 0
+    if length is not None and step == 1 and isinstance(size, int) and isinstance(first, int):
         return im.m.narrow(x, axis, max(first + size, 0) if first < 0 else min(first, size), int(length))
     if isinstance(stop, int) and stop > 2**62:
         stop = None
     return im.m.slice(x, axis, begin, stop, step, length=length)
 
 
-def _number(bound: Any) -> Any:
+_Position = TypeVar("_Position", Bound, Dimension)
+
+
+def _number(bound: _Position) -> _Position | int:
     return bound.constant if isinstance(bound, Size) and bound.constant is not None else bound
 
 
 @handles("aten.select.int")
-def select(im: Importer, x: Value, dim: int, index: Any) -> Value:
+def select(im: Importer, x: Value, dim: int, index: Dimension) -> Value:
     """One element along a dimension, which goes."""
     axis, at = dim % x.ndim, _number(index)
     size = x.shape[axis]
@@ -100,7 +112,7 @@ def select(im: Importer, x: Value, dim: int, index: Any) -> Value:
 
 
 @handles("aten.narrow.default")
-def narrow(im: Importer, x: Value, dim: int, start: Any, length: Any) -> Value:
+def narrow(im: Importer, x: Value, dim: int, start: Dimension, length: Dimension) -> Value:
     """So many elements from one on."""
     return _sliced(im, x, dim, start, Size.of(start) + Size.of(length), 1, im.shape())
 
@@ -116,7 +128,7 @@ def _pieces(im: Importer, x: Value, dim: int) -> tuple[Value, ...]:
 
 
 @handles("aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default")
-def split(im: Importer, x: Value, sizes: Any, dim: int = 0) -> tuple[Value, ...]:
+def split(im: Importer, x: Value, sizes: Lengths, dim: int = 0) -> tuple[Value, ...]:
     """Parts along a dimension."""
     return _pieces(im, x, dim)
 
@@ -146,7 +158,7 @@ def stack(im: Importer, values: Sequence[Value], dim: int = 0) -> Value:
 
 
 @handles("aten.repeat.default")
-def repeat(im: Importer, x: Value, repeats: Sequence[Any]) -> Value:
+def repeat(im: Importer, x: Value, repeats: Sequence[Dimension]) -> Value:
     """The whole several times along each dimension."""
     times, shape = list(repeats), [1] * (len(repeats) - x.ndim) + list(x.shape)
     apart: list[int | str] = []
@@ -181,7 +193,7 @@ def roll(im: Importer, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()
 
 @handles("aten.slice_scatter.default")
 def slice_scatter(
-    im: Importer, x: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+    im: Importer, x: Value, source: Value, dim: int = 0, start: Bound = None, end: Bound = None, step: Dimension = 1
 ) -> Value:
     """x with a slice replaced."""
     if static(step, "a step") != 1:
@@ -190,13 +202,13 @@ def slice_scatter(
     before, after = [], []
     if start not in (None, 0, Size.of(0)):
         before = [im.m.slice(x, axis, None, _number(start))]
-    if not is_whole(end) and Size.of(end) != size_of(x.shape[axis]):
+    if end is not None and not is_whole(end) and Size.of(end) != size_of(x.shape[axis]):
         after = [im.m.slice(x, axis, _number(end), None)]
     return im.m.concat([*before, source, *after], axis) if before or after else source
 
 
 @handles("aten.select_scatter.default")
-def select_scatter(im: Importer, x: Value, source: Value, dim: int, index: Any) -> Value:
+def select_scatter(im: Importer, x: Value, source: Value, dim: int, index: Dimension) -> Value:
     """x with one element along a dimension replaced."""
     axis = dim % x.ndim
     at = static(index, "an index") % static(size_of(x.shape[axis]), "an indexed dimension")
@@ -206,7 +218,9 @@ def select_scatter(im: Importer, x: Value, source: Value, dim: int, index: Any) 
 
 
 @handles("aten.as_strided.default")
-def as_strided(im: Importer, x: Value, size: Any, stride: Any, offset: Any = 0) -> Value:
+def as_strided(
+    im: Importer, x: Value, size: Sequence[Dimension], stride: Sequence[Dimension], offset: Bound = 0
+) -> Value:
     """Where it gives the elements as they lie, the same in another shape."""
     count = element_count(im.shape())
     if offset in (None, 0) and count is not None and count == element_count(list(x.shape)):

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rlx_mlir.frontends import functions
 from rlx_mlir.frontends.indexing import with_last
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Unhandled, handles, static
+from rlx_mlir.pytorch.graph import Dimension, Importer, Unhandled, handles, static
 
 #: PyTorch's numbers for no division, by the root of N, and by N, as norms of numpy: of transforms and of inverse ones.
 _NORMS = {False: ("backward", "ortho", "forward"), True: ("forward", "ortho", "backward")}
@@ -113,7 +112,7 @@ def rfft(im: Importer, x: Value, dims: Sequence[int], normalisation: int, onesid
 
 
 @handles("aten._fft_c2r.default")
-def irfft(im: Importer, z: Value, dims: Sequence[int], normalisation: int, size: Any) -> Value:
+def irfft(im: Importer, z: Value, dims: Sequence[int], normalisation: int, size: Dimension) -> Value:
     """Real numbers of the first half of their transform."""
     m, (*others, last) = im.m, _axes(z, dims)
     norm = _NORMS[True][normalisation]
