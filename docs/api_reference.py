@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import inspect
 import re
 from collections.abc import Iterator, Sequence
@@ -46,6 +47,29 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Errors": ("errors",),
 }
 
+#: Classes of what public functions give, which aren't made by callers: by the module that has them.
+GIVEN = {
+    "rlx_mlir.hir.edit": ("Node",),
+    "rlx_mlir.reports.fusion": ("FusionReport",),
+    "rlx_mlir.reports.ranges": ("RangeReport",),
+    "rlx_mlir.reports.memory": ("MemoryEstimate",),
+    "rlx_mlir.reports.drawing": ("Drawing",),
+    "rlx_mlir.runtime.artifact": ("BufferSpec",),
+    "rlx_mlir.runtime.dispatch": ("DispatchReport",),
+    "rlx_mlir.runtime.executable": ("BoundCall",),
+    "rlx_mlir.models.generation": ("Generation", "Stats"),
+    "rlx_mlir.pytorch.program": ("TorchProgram", "TorchExecutable"),
+    "rlx_mlir.frontends.onnx.model": ("OnnxModel",),
+    "rlx_mlir.frontends.stablehlo.model": ("StablehloModel",),
+    "rlx_mlir.frontends.stablehlo.functions": ("JaxProgram",),
+    "rlx_mlir.against.comparison": ("Verdict",),
+    "rlx_mlir.runtime.memory": ("MemoryReport",),
+    "rlx_mlir.models.choosing": ("TokenLogprob",),
+    "rlx_mlir.models.bundling": ("BundleReport",),
+    "rlx_mlir.measure.tune": ("ProgramTuning",),
+    "rlx_mlir.optim.steps": ("TrainStep",),
+}
+
 #: What the parts of `GraphModule` hold, by the module that defines them, in the order of the page.
 PARTS = {
     "module": "Making modules, stages and text",
@@ -83,11 +107,16 @@ def api_reference() -> str:
     for group, names in GROUPS.items():
         linked = ", ".join(f"[`{name}`](#rlx{name.lower()})" for name in names)
         lines.append(f"- {group}: {linked}")
-    lines.append("")
+    given = ", ".join(f"[`{name}`](#{name.lower()})" for names in GIVEN.values() for name in names)
+    lines += [f"- What functions give: {given}", ""]
     for group, names in GROUPS.items():
         lines += [f"## {group}", ""]
         for name in names:
             lines += entry(f"rlx.{name}", getattr(rlx, name))
+    lines += ["## What functions give", ""]
+    for module, names in GIVEN.items():
+        for name in names:
+            lines += entry(name, getattr(importlib.import_module(module), name))
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -197,6 +197,15 @@ class GraphModule(Blocks, Segments):
         """A copy; handles of this module are none of its."""
         return GraphModule(self._copy(), self._stage, self._policy)
 
+    def __copy__(self) -> GraphModule:
+        return self.clone()
+
+    def __deepcopy__(self, memo: object) -> GraphModule:
+        return self.clone()
+
+    def __reduce__(self) -> tuple[Callable[[bytes, str], GraphModule], tuple[bytes, str]]:
+        return _unpickled, (self.bytecode(), self._stage)
+
     def _copy(self) -> ir.Module:
         self._mark()
         source = self._module.operation
@@ -611,6 +620,11 @@ def _checked_policy(policy: str) -> str:
 
 def _names_file(text: str) -> bool:
     return "\n" not in text and len(text) < 4096 and (text.endswith((".mlir", ".mlirbc")) or os.path.isfile(text))
+
+
+def _unpickled(data: bytes, stage: str) -> GraphModule:
+    """What was pickled. Who unpickles trusts the data with more than what bytecode may do."""
+    return GraphModule.from_bytecode(data, stage=stage, trusted=True)
 
 
 def _parse_error(error: ir.MLIRError, path: Path | None = None, text: object = "") -> str:

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+import numpy as np
+
 from rlx_mlir import budgets, checks
 from rlx_mlir.boundary import foreign_errors
+from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import CacheError, InputError
 from rlx_mlir.paths import open_regular, write_atomically
 from rlx_mlir.runtime import shown, sizes
@@ -45,6 +48,11 @@ class BufferSpec:
     tied: str | None = None
     packed: str | None = None
     updated: bool = False
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The element type as numpy has it; words such as `f16` and `i8` are other types to numpy."""
+        return DTYPES[self.dtype]
 
     def __str__(self) -> str:
         packed = f" ({self.packed})" if self.packed else ""

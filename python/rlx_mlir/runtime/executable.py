@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn, TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -397,6 +397,9 @@ class Executable:
         return BoundCall(self._plan, arrays, results, bound, (addresses, bound.addresses, into, ordered))
 
     @located
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Executable is code in memory: save its artifact, which another process loads")
+
     def __call__(self, *arrays: object, **inputs: object) -> Array | tuple[Array, ...]:
         """Runs the module on inputs in their order, by keyword, or the first ones in order and the others by keyword.
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import subprocess
 import sys
@@ -622,3 +624,16 @@ def test_exports():
 def test_contexts_are_separate():
     assert mlp().ir_module.context != mlp().ir_module.context
     assert isinstance(mlp().ir_module, ir.Module)
+
+
+@pytest.mark.parametrize("stage", ["hir", "mir"])
+def test_modules_are_copied_and_pickled(stage):
+    m = getattr(GraphModule, stage)("m")
+    m.set_outputs({"y": m.rms_norm(m.input("x", ["n", 8]), m.param("g", [8]))})
+    if stage == "hir":
+        m.with_fusion_policy("fusable")
+    for again in (copy.copy(m), copy.deepcopy(m), pickle.loads(pickle.dumps(m))):
+        assert again == m
+        assert (again.stage, again.fusion_policy) == (m.stage, m.fusion_policy)
+        again.sum(again.value("x"))
+        assert again != m, "a copy is a module of its own"

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import subprocess
 import sys
@@ -751,3 +753,21 @@ def test_bound_calls_refuse_what_they_can_t_repeat(change: dict[str, Any], donat
     executable.set_params({"scale": np.ones(2, np.float32)})
     with pytest.raises(InputError, match=message):
         executable.bind(arguments() | change, donate=donate)
+
+
+def test_element_types_are_numpys_too():
+    m = GraphModule.mir("types")
+    types = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "i1": np.bool_, "f64": np.float64}
+    m.set_outputs({f"y_{word}": m.reshape(m.input(word, [2], word), [1, 2]) for word in types})
+    ex = rlx.compile(m)
+    for spec, known in zip(ex.inputs, types.values(), strict=True):
+        assert spec.numpy_dtype == known
+    ex.run({spec.name: np.zeros(2).astype(spec.numpy_dtype) for spec in ex.inputs})
+
+
+def test_executables_say_how_they_are_kept():
+    m = GraphModule.mir("kept")
+    m.set_outputs({"y": m.neg(m.input("x", [2]))})
+    for copied in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="save its artifact, which another process loads"):
+            copied(rlx.compile(m))
