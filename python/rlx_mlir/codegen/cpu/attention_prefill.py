@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rlx_mlir.codegen.attention import NEGATIVE_INFINITY
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
-from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.codegen.specs.attention import AttentionSpec
 
 from .attention_base import Schedule
 from .kernel import Scratch, add_products
@@ -142,7 +143,7 @@ class Prefill(Schedule):
         maxima, sums = state[:GROUPS], state[GROUPS:]
         tile_maxima = self.score_tile(block, low, high)
         maxima_now = [self.larger(new, old) for new, old in zip(tile_maxima, maxima, strict=True)]
-        shifts = [self.finite_maximum(maximum) for maximum in maxima_now]
+        shifts = [self.finite(maximum) for maximum in maxima_now]
         decays = [self.weight(old, shift) for old, shift in zip(maxima, shifts, strict=True)]
         tile_sums = self.exp_tile(high - low, shifts)
         sums_now = [self.fma(old, decay, new) for old, decay, new in zip(sums, decays, tile_sums, strict=True)]
@@ -231,7 +232,7 @@ class Prefill(Schedule):
     def has_invisible(self, block: Block, low: Index, high: Index) -> Value | bool:
         """Whether some query of the block doesn't see some key of low .. high - 1."""
         em, kind = self.em, self.spec.mask_kind
-        if kind not in ("causal", "sliding_window"):
+        if not self.spec.by_position:
             return kind == "custom"
         edge = em.cmpi("sgt", high, block.newest)
         if kind == "sliding_window":
@@ -241,7 +242,7 @@ class Prefill(Schedule):
     def parts(self, block: Block, low: Index, high: Index) -> list[tuple[Index, Index, bool]]:
         """low .. high - 1 in ascending parts, each with whether some query of the block may not see some key of it."""
         em, kind = self.em, self.spec.mask_kind
-        if kind not in ("causal", "sliding_window"):
+        if not self.spec.by_position:
             return [(low, high, kind == "custom")]
         newest = em.imin(em.imax(block.newest, low), high)
         if kind == "causal":
@@ -405,7 +406,7 @@ class Block:
         self.newest = start + 1
         self.oldest = start + count - (spec.window or 0)
         self.positions: list[Value] = []  # of the queries, i32 lanes
-        if spec.mask_kind in ("causal", "sliding_window"):
+        if spec.by_position:
             lanes = schedule.i32_lanes(start) + schedule.iota
             self.positions = [lanes + group * schedule.lanes for group in range(GROUPS)]
 
