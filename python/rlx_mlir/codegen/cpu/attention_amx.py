@@ -33,7 +33,8 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, vec, with_e
 from rlx_mlir.codegen.specs.attention import AttentionSpec
 
 from .attention_base import EXP2, Heads
-from .attention_prefill import GROUPS, Block, Prefill, transposed
+from .attention_prefill import GROUPS, Block, Prefill
+from .gemm import transpose
 from .gemm_amx import SIDE, STEP, Tiles
 from .gemm_amx_f32 import HIGH, split
 from .kernel import Scratch
@@ -240,9 +241,9 @@ class TilePrefill(Prefill):
         tile = self.value_tile_at(step, index, 0)
         if parts == 1:  # one transposition of pairs, instead of two of single elements
             pairs = [self.cut(*pair, 1)[0] for pair in zip(rows[:SIDE], rows[SIDE:], strict=True)]
-            cuts = [[pair] for pair in transposed(em, pairs)]
+            cuts = [[pair] for pair in transpose(em, pairs)]
         else:
-            halves = zip(transposed(em, rows[:SIDE]), transposed(em, rows[SIDE:]), strict=True)
+            halves = zip(transpose(em, rows[:SIDE]), transpose(em, rows[SIDE:]), strict=True)
             cuts = [self.cut(*pair, parts) for pair in halves]
         for i, values in enumerate(cuts):
             for part, value in enumerate(values):

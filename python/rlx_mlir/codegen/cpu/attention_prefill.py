@@ -20,6 +20,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
 from rlx_mlir.codegen.specs.attention import AttentionSpec
 
 from .attention_base import Schedule
+from .gemm import transpose
 from .kernel import Scratch, add_products
 from .target import Target
 
@@ -170,7 +171,7 @@ class Prefill(Schedule):
             starts = [base + row * self.q.stride for row in rows]
             with em.loop(0, self.whole, self.lanes, hint="d") as d:
                 loaded = [scaled(start + d.iv, self.vector(self.q.flat)) for start in starts]
-                for u, vector in enumerate(transposed(em, loaded)):
+                for u, vector in enumerate(transpose(em, loaded)):
                     em.vstore(vector, self.query, [block.place(d.iv + u, group)])
             if self.whole < self.size:
                 with em.loop(self.whole, self.size, hint="d") as d:
@@ -195,7 +196,7 @@ class Prefill(Schedule):
                 places = [[block.place(d.iv + u, group)] for u in range(self.lanes)]
                 totals = [em.vload(self.total, place, self.type) for place in places]
                 results = [self.normalised(total, sums, inverse) for total in totals]
-                for lane, vector in enumerate(transposed(em, results)):
+                for lane, vector in enumerate(transpose(em, results)):
                     with em.if_(em.cmpi("sgt", left, lane)):
                         at = start + lane * self.out.stride + d.iv
                         em.vstore(self.narrow(vector), self.out.flat, [at])
@@ -413,19 +414,3 @@ class Block:
     def place(self, d: Index, group: int) -> Index:
         """Where lane group `group` of element d stands, among the transposed queries and the sums."""
         return self._schedule.group_index(self.row + d, group)
-
-
-def transposed(em: Emitter, vectors: Sequence[Value]) -> list[Value]:
-    """As many vectors as each has lanes (a power of two): vector i holds lane i of all of them.
-
-    Each step interleaves the first half of the vectors with the second.
-    """
-    lanes = len(vectors)
-    half = lanes // 2
-    low = [side + lane for lane in range(half) for side in (0, lanes)]
-    high = [lane + half for lane in low]
-    level = list(vectors)
-    for _ in range(lanes.bit_length() - 1):
-        pairs = zip(level[:half], level[half:], strict=True)
-        level = [em.shuffle(x, y, picked) for x, y in pairs for picked in (low, high)]
-    return level
