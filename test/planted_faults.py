@@ -145,12 +145,12 @@ NUMBERS = (
     ),
     fault(
         "bias-is-capped",
-        "codegen/cpu/attention_base.py",
-        '        score = product if cap is None else em.unary("math.tanh", product) * (cap * self.score_unit)\n'
+        "codegen/attention.py",
+        "        score = product if cap is None else self.capped(product, cap * self.score_unit)\n"
         "        return score if bias is None else score + bias",
         "        if bias is not None:\n"
         "            product = product + (bias if cap is None else bias / cap)\n"
-        '        return product if cap is None else em.unary("math.tanh", product) * (cap * self.score_unit)',
+        "        return product if cap is None else self.capped(product, cap * self.score_unit)",
         TESTS + "codegen_cpu/test_cpu_attention.py -k bias",
     ),
     fault(
@@ -169,9 +169,9 @@ NUMBERS = (
     ),
     fault(
         "least-bias-hides-keys",
-        "codegen/specs/attention.py",
-        'return 1.0 if spec.mask_kind == "bias" else LOG2_E',
-        "return LOG2_E",
+        "codegen/attention.py",
+        'self.score_unit = 1.0 if spec.mask_kind == "bias" else LOG2_E',
+        "self.score_unit = LOG2_E",
         TESTS + "codegen_cpu/test_cpu_attention.py -k bias",
     ),
     fault(

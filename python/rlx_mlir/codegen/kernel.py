@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
 
-__all__ = ["Buffers", "Scratch", "in_order", "row_count", "signature_of"]
+__all__ = ["Buffers", "Scratch", "batch_element", "in_order", "row_count", "signature_of"]
 
 Buffers = Sequence[tuple[str, str]]
 """Buffers by name and memref type."""
@@ -41,6 +41,29 @@ def row_count(em: Emitter, x: Value) -> Index:
     for axis in range(len(shape_of(x.type)) - 1):
         count = count * em.dim(x, axis)
     return count
+
+
+def batch_element(number: Index, sizes: Sequence[Index], shape: Sequence[int | None]) -> Index:
+    """Which batch element of an operand belongs to one of the output.
+
+    Args:
+        sizes: of the output's batch.
+        shape: of the operand, whose last two dimensions are a matrix; where its batch has a 1, it broadcasts.
+    """
+    own = (*([1] * (len(sizes) - len(shape) + 2)), *shape[:-2])
+    if not sizes or all(size == 1 for size in own):
+        return 0
+    if all(mine != 1 or size == 1 for mine, size in zip(own, sizes, strict=True)):
+        return number
+    element: Index = 0
+    stride: Index = 1
+    rest = number
+    for size, mine in reversed(list(zip(sizes, own, strict=True))):
+        if mine != 1:
+            element = element + rest % size * stride
+            stride = stride * size
+        rest = rest // size
+    return element
 
 
 class Scratch:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.emit import element_of, shape_of
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
 from rlx_mlir.codegen.program import ELEMENTWISE
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "RowProgram",
     "Sink",
     "Step",
+    "rows_of",
     "split_rows",
 ]
 
@@ -113,6 +114,15 @@ class RowProgram:
 
 
 # -- shapes -----------------------------------------------------------------------------------------------------------
+
+
+def rows_of(em: Emitter, buffer: Value, width: int | None) -> Index:
+    """How many rows of `width` a buffer has."""
+    _, leading, count = split_rows(buffer.type, width)
+    total: Index = count
+    for axis in range(len(leading)):
+        total = total * em.dim(buffer, axis)
+    return total
 
 
 def split_rows(type: str, width: int | None) -> tuple[int, tuple[int | None, ...], int]:

@@ -11,7 +11,8 @@ import pytest
 from cpu_harness import TARGETS, compiled
 from test_cpu_conv2d import counts, expected
 
-from rlx_mlir.codegen.cpu.conv2d_panels import DEPTH, OUTPUTS, PLACES, emit_conv2d_panels
+from rlx_mlir.codegen.cpu.conv2d import OUTPUTS
+from rlx_mlir.codegen.cpu.conv2d_panels import DEPTH, PLACES, emit_conv2d_panels
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.program import IDENTITY, Argument, Program, Step
 from rlx_mlir.codegen.specs import Conv2dSpec

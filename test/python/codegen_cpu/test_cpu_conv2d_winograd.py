@@ -14,8 +14,9 @@ from test_cpu_conv2d import counts, expected
 from test_cpu_conv2d_panels import AFTER
 
 from rlx_mlir import Executable, GraphModule, interpret
+from rlx_mlir.codegen.cpu.conv2d import OUTPUTS
 from rlx_mlir.codegen.cpu.conv2d_panels import emit_conv2d_panels
-from rlx_mlir.codegen.cpu.conv2d_winograd import FEWEST, OUTPUTS, SEEN, SQUARES, emit_conv2d_winograd
+from rlx_mlir.codegen.cpu.conv2d_winograd import FEWEST, SEEN, SQUARES, emit_conv2d_winograd
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.program import IDENTITY
 from rlx_mlir.codegen.specs import Conv2dSpec

@@ -28,11 +28,13 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.attention import NEGATIVE_INFINITY
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, vec, with_element
-from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.codegen.specs.attention import AttentionSpec
 
 from .attention_base import EXP2, Heads
-from .attention_prefill import GROUPS, Block, Prefill, transposed
+from .attention_prefill import GROUPS, Block, Prefill
+from .gemm import transpose
 from .gemm_amx import SIDE, STEP, Tiles
 from .gemm_amx_f32 import HIGH, split
 from .kernel import Scratch
@@ -239,9 +241,9 @@ class TilePrefill(Prefill):
         tile = self.value_tile_at(step, index, 0)
         if parts == 1:  # one transposition of pairs, instead of two of single elements
             pairs = [self.cut(*pair, 1)[0] for pair in zip(rows[:SIDE], rows[SIDE:], strict=True)]
-            cuts = [[pair] for pair in transposed(em, pairs)]
+            cuts = [[pair] for pair in transpose(em, pairs)]
         else:
-            halves = zip(transposed(em, rows[:SIDE]), transposed(em, rows[SIDE:]), strict=True)
+            halves = zip(transpose(em, rows[:SIDE]), transpose(em, rows[SIDE:]), strict=True)
             cuts = [self.cut(*pair, parts) for pair in halves]
         for i, values in enumerate(cuts):
             for part, value in enumerate(values):
@@ -413,7 +415,7 @@ class TilePrefill(Prefill):
             em.select(self.exceeds(new, old), new if factor == 1.0 else new * factor, old)
             for new, old in zip(found, state.maxima, strict=True)
         ]
-        shifts = [self.finite_maximum(maximum) for maximum in now]
+        shifts = [self.finite(maximum) for maximum in now]
         decays = [self.weight(old, shift) for old, shift in zip(state.maxima, shifts, strict=True)]
         with em.if_(self.any([em.cmpf("une", decay, 1.0) for decay in decays]), "index") as branch:
             self.multiply_values(block, state.waiting, keys.step)
@@ -437,7 +439,7 @@ class TilePrefill(Prefill):
                 exists = em.cmpi("eq", near, key)
                 lanes = em.broadcast(exists, vec(self.lanes, "i1"))
                 seen = [lanes] * GROUPS
-                if self.spec.mask_kind not in ("none", "bias"):
+                if self.spec.hides:
                     shown = self.visible(block, near)
                     seen = [(exists if own.type == "i1" else lanes) & own for own in shown]
                 for group in range(GROUPS):
@@ -456,7 +458,7 @@ class TilePrefill(Prefill):
     def weigh(self, step: Index, maxima: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """Weights of a step's keys, in tiles; returns the sums of them, and the largest scores."""
         em = self.em
-        shifts = [self.finite_maximum(maximum) for maximum in maxima]
+        shifts = [self.finite(maximum) for maximum in maxima]
         state = [em.zero(self.type)] * GROUPS, [em.const(NEGATIVE_INFINITY, self.type)] * GROUPS
         with em.loop(0, SIDE, UNROLLED, state, hint="pair") as pair:
             sums, found = pair.carry
@@ -479,24 +481,24 @@ class TilePrefill(Prefill):
                 score = self.fma(score, em.const(self.score_factor, self.type), -shift)
             else:
                 score = self.distance(score, shift)
-            weights.append(self.power_of_two(score, EXP2 if self.weight_parts > 2 else NARROW_EXP2))
+            weights.append(self.exp2(score, EXP2 if self.weight_parts > 2 else NARROW_EXP2))
             sums[group] = sums[group] + weights[-1]
         for part, value in enumerate(self.cut(weights[0], weights[1], self.weight_parts, rounded=False)):
             place = pair * SIDE + self.weights_at(step, part, group)
             em.vstore(value, self.weight_tiles, [place])
 
-    def power_of_two(self, difference: Value, coefficients: Sequence[float] = EXP2) -> Value:
+    def exp2(self, x: Value, coefficients: Sequence[float] = EXP2) -> Value:
         """2^x: the same bits as without AVX-512's instructions for it, but for results below 2^-126."""
-        em, type = self.em, difference.type
+        em, type = self.em, x.type
         if type != self.type:
-            return super().power_of_two(difference, coefficients)
+            return super().exp2(x, coefficients)
         every, how = em.const(-1, "i16"), em.const(NEAREST, "i32")
-        operands = [difference, how, em.zero(type), every, em.const(CURRENT, "i32")]
+        operands = [x, how, em.zero(type), every, em.const(CURRENT, "i32")]
         rest = em.intrinsic("llvm.x86.avx512.mask.reduce.ps.512", operands, type)
         value = em.const(coefficients[-1], type)
         for coefficient in reversed(coefficients[:-1]):
             value = self.fma(value, rest, em.const(coefficient, type))
-        operands = [value, difference - rest, em.zero(type), every, em.const(CURRENT, "i32")]
+        operands = [value, x - rest, em.zero(type), every, em.const(CURRENT, "i32")]
         return em.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", operands, type)
 
     # What isn't finite ----------------------------------------------------------------------------
@@ -533,8 +535,7 @@ class TilePrefill(Prefill):
             with em.if_(em.cmpi("uge", size, UNFIT)):
                 own = key.iv - keys.first
                 pair, high = own % SIDE, em.cmpi("uge", own, SIDE)
-                hides = self.spec.mask_kind not in ("none", "bias")
-                seen = self.visible(block, key.iv) if hides else []
+                seen = self.visible(block, key.iv) if self.spec.hides else []
                 for group in range(GROUPS):
                     weight = em.zero(self.type)
                     for part in range(self.weight_parts):

@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the schedules of attention share: views of heads, key ranges, exp2.
-
-Scores are kept in the domain of the base-2 logarithm, where exp needs no multiplication: queries are multiplied by
-`scale * log2(e)` once. With a softcap c they are multiplied by `scale / c` and the capped score is
-`c * log2(e) * tanh(...)`. With a bias, scores stay as they are and their distances from the maximum are multiplied: a
-mask of the least finite number times log2(e) would be -inf, which hides keys rather than ranking them last.
-"""
+"""What the schedules of attention for CPUs share: views of heads, and the functions of scores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.attention import NEGATIVE_INFINITY, AttentionKernel, KeyRange
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
-from rlx_mlir.codegen.specs.attention import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, head_width, score_unit
+from rlx_mlir.codegen.specs.attention import AttentionSpec, head_width
 from rlx_mlir.formats import get_format
 from rlx_mlir.formats.descriptions import RUN
 
@@ -22,7 +17,7 @@ from .kept_blocks import decoded_block
 from .kernel import Scratch
 from .target import Target, rounded
 
-__all__ = ["Heads", "KeyRange", "Schedule"]
+__all__ = ["Heads", "Schedule"]
 
 EXP2 = (
     1.0,
@@ -56,16 +51,7 @@ class Heads:
         return b * (self.length * self.stride) + h * self.size
 
 
-@dataclass(frozen=True)
-class KeyRange:
-    """Positions and keys of some queries of one batch element: keys lo .. hi - 1 are all that any of them sees."""
-
-    offset: Index
-    lo: Index
-    hi: Index
-
-
-class Schedule:
+class Schedule(AttentionKernel):
     """The views of the buffers, key ranges, exp and max with the NaN rules of the template."""
 
     q: Heads
@@ -74,14 +60,12 @@ class Schedule:
     out: Heads
 
     def __init__(self, em: Emitter, spec: AttentionSpec, target: Target) -> None:
-        self.em, self.spec, self.target = em, spec, target
+        super().__init__(em, spec)
+        self.target = target
         self.lanes = target.lanes("f32")
         self.type = target.vector("f32")
         self.size = spec.head_dim
         self.element = element_of(spec.q)
-        scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
-        self.score_unit = score_unit(spec)
-        self.query_factor = scale * (self.score_unit if spec.softcap is None else 1.0 / spec.softcap)
 
     # What a schedule implements -------------------------------------------------------------------
 
@@ -174,20 +158,9 @@ class Schedule:
 
     def keys(self, b: Index, first: Index, count: Index) -> KeyRange:
         """The keys that exist and that at least one of the queries `first` .. `first + count - 1` may see."""
-        em, kind = self.em, self.spec.mask_kind
-        hi = self.k.length
-        if self.pos is None:
-            offset = self.k.length - self.q.length
-        else:
-            offset = em.cast("arith.index_cast", em.load(self.pos, [b]), "index")
-            hi = em.imin(hi, em.imax(offset + self.q.length, 0))
-        lo: Index = 0
-        if kind in ("causal", "sliding_window"):
-            hi = em.imin(hi, em.imax(offset + (first + count), 0))
-        if kind == "sliding_window":
-            assert self.spec.window is not None
-            lo = em.imax(offset + (first + 1) - self.spec.window, 0)
-        return KeyRange(offset, lo, hi)
+        em = self.em
+        start = None if self.pos is None else em.cast("arith.index_cast", em.load(self.pos, [b]), "index")
+        return self.seen_by_some(self.q.length, self.k.length, start, first, count)
 
     # Arithmetic -----------------------------------------------------------------------------------
 
@@ -198,28 +171,15 @@ class Schedule:
         """max without NaN handling (one instruction): a NaN score is dropped here and comes back through its exp."""
         return larger(self.em, new, running)
 
-    def finite_maximum(self, maximum: Value) -> Value:
-        """0 where no key was visible so far: exp(-inf - 0) is 0, while exp(-inf - -inf) would be NaN."""
-        return self.em.select(self.em.cmpf("oeq", maximum, NEGATIVE_INFINITY), 0.0, maximum)
-
-    def distance(self, score: Value, maximum: Value) -> Value:
-        """How far a score is from the maximum, in the domain of the base-2 logarithm."""
-        difference = score - maximum
-        return difference if self.score_unit == LOG2_E else difference * LOG2_E
-
-    def weight(self, score: Value, maximum: Value) -> Value:
-        """e^(score - maximum), for vectors of scores as they are kept: 0 where it would be below 2^-126, NaN of NaN."""
-        return self.power_of_two(self.distance(score, maximum))
-
-    def power_of_two(self, difference: Value, coefficients: Sequence[float] = EXP2) -> Value:
+    def exp2(self, x: Value, coefficients: Sequence[float] = EXP2) -> Value:
         """2^x for vectors of x below 127: 0 where the result would be below 2^-126, NaN where x is NaN.
 
         Args:
             coefficients: of the polynomial on [-0.5, 0.5].
         """
-        em, x = self.em, difference
+        em = self.em
         integers = with_element(x.type, "i32")
-        power = self.larger(em.const(-127.0, x.type), difference)
+        power = self.larger(em.const(-127.0, x.type), x)
         # Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
         shifted = power + 12582912.0
         rest = power - (shifted - 12582912.0)
@@ -230,11 +190,8 @@ class Schedule:
         exponent = (em.bitcast(shifted, integers) << 23) + (127 << 23)
         return value * em.bitcast(exponent, x.type)
 
-    def score(self, product: Value, bias: Value | None) -> Value:
-        """The score, as it is kept, of a product with a multiplied query."""
-        em, cap = self.em, self.spec.softcap
-        score = product if cap is None else em.unary("math.tanh", product) * (cap * self.score_unit)
-        return score if bias is None else score + bias
+    def capped(self, product: Value, most: float) -> Value:
+        return self.em.unary("math.tanh", product) * most
 
     def opening(self, h: Index) -> tuple[Value, Value]:
         """The maximum and the sum, in all lanes, that scores of head `h` are added to: none so far, or its sink alone.
@@ -246,7 +203,7 @@ class Schedule:
             return em.const(NEGATIVE_INFINITY, self.type), em.zero(self.type)
         sink = em.broadcast(self.wide(em.load(self.sinks, [h])), self.type)
         maximum = sink if self.score_unit == 1.0 else sink * self.score_unit
-        return maximum, self.weight(maximum, self.finite_maximum(maximum))
+        return maximum, self.weight(maximum, self.finite(maximum))
 
     def normalised(self, total: Value, sum_: Value, inverse: Value) -> Value:
         """total / sum, and zero where no key was visible."""

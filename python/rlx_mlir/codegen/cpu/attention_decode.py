@@ -21,10 +21,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.attention import NEGATIVE_INFINITY, KeyRange
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
-from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.codegen.specs.attention import AttentionSpec
 
-from .attention_base import Heads, KeyRange, Schedule
+from .attention_base import Heads, Schedule
 from .kernel import Scratch
 from .target import ELEMENT_BITS, Target
 
@@ -217,7 +218,7 @@ class Decode(Schedule):
             with em.loop(first, last, 1, em.extract(opening, 0), hint="chunk") as chunk:
                 maximum = em.load(self.records, [maxima + chunk.iv * self.record])
                 chunk.yield_(self.larger(maximum, chunk.carry))
-            shift = em.broadcast(self.finite_maximum(chunk.result), self.type)
+            shift = em.broadcast(self.finite(chunk.result), self.type)
 
             def weight(chunk: Index) -> Value:
                 maximum = em.load(self.records, [maxima + chunk * self.record])
@@ -376,7 +377,7 @@ class Decode(Schedule):
             maximum = em.reduce("maximumf", key.result)
             state = record + group * self.padded + head.iv
             em.store(maximum, self.records, [state])
-            shift = em.broadcast(self.finite_maximum(maximum), self.type)
+            shift = em.broadcast(self.finite(maximum), self.type)
             with em.loop(0, count, self.lanes, em.zero(self.type), hint="key") as key:
                 at = [start + key.iv]
                 weight = self.weight(em.vload(self.scores, at, self.type), shift)

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rlx_mlir.codegen.attention import NEGATIVE_INFINITY
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
-from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.codegen.specs.attention import AttentionSpec
 
 from .attention_base import Schedule
+from .gemm import transpose
 from .kernel import Scratch, add_products
 from .target import Target
 
@@ -142,7 +144,7 @@ class Prefill(Schedule):
         maxima, sums = state[:GROUPS], state[GROUPS:]
         tile_maxima = self.score_tile(block, low, high)
         maxima_now = [self.larger(new, old) for new, old in zip(tile_maxima, maxima, strict=True)]
-        shifts = [self.finite_maximum(maximum) for maximum in maxima_now]
+        shifts = [self.finite(maximum) for maximum in maxima_now]
         decays = [self.weight(old, shift) for old, shift in zip(maxima, shifts, strict=True)]
         tile_sums = self.exp_tile(high - low, shifts)
         sums_now = [self.fma(old, decay, new) for old, decay, new in zip(sums, decays, tile_sums, strict=True)]
@@ -169,7 +171,7 @@ class Prefill(Schedule):
             starts = [base + row * self.q.stride for row in rows]
             with em.loop(0, self.whole, self.lanes, hint="d") as d:
                 loaded = [scaled(start + d.iv, self.vector(self.q.flat)) for start in starts]
-                for u, vector in enumerate(transposed(em, loaded)):
+                for u, vector in enumerate(transpose(em, loaded)):
                     em.vstore(vector, self.query, [block.place(d.iv + u, group)])
             if self.whole < self.size:
                 with em.loop(self.whole, self.size, hint="d") as d:
@@ -194,7 +196,7 @@ class Prefill(Schedule):
                 places = [[block.place(d.iv + u, group)] for u in range(self.lanes)]
                 totals = [em.vload(self.total, place, self.type) for place in places]
                 results = [self.normalised(total, sums, inverse) for total in totals]
-                for lane, vector in enumerate(transposed(em, results)):
+                for lane, vector in enumerate(transpose(em, results)):
                     with em.if_(em.cmpi("sgt", left, lane)):
                         at = start + lane * self.out.stride + d.iv
                         em.vstore(self.narrow(vector), self.out.flat, [at])
@@ -231,7 +233,7 @@ class Prefill(Schedule):
     def has_invisible(self, block: Block, low: Index, high: Index) -> Value | bool:
         """Whether some query of the block doesn't see some key of low .. high - 1."""
         em, kind = self.em, self.spec.mask_kind
-        if kind not in ("causal", "sliding_window"):
+        if not self.spec.by_position:
             return kind == "custom"
         edge = em.cmpi("sgt", high, block.newest)
         if kind == "sliding_window":
@@ -241,7 +243,7 @@ class Prefill(Schedule):
     def parts(self, block: Block, low: Index, high: Index) -> list[tuple[Index, Index, bool]]:
         """low .. high - 1 in ascending parts, each with whether some query of the block may not see some key of it."""
         em, kind = self.em, self.spec.mask_kind
-        if kind not in ("causal", "sliding_window"):
+        if not self.spec.by_position:
             return [(low, high, kind == "custom")]
         newest = em.imin(em.imax(block.newest, low), high)
         if kind == "causal":
@@ -405,26 +407,10 @@ class Block:
         self.newest = start + 1
         self.oldest = start + count - (spec.window or 0)
         self.positions: list[Value] = []  # of the queries, i32 lanes
-        if spec.mask_kind in ("causal", "sliding_window"):
+        if spec.by_position:
             lanes = schedule.i32_lanes(start) + schedule.iota
             self.positions = [lanes + group * schedule.lanes for group in range(GROUPS)]
 
     def place(self, d: Index, group: int) -> Index:
         """Where lane group `group` of element d stands, among the transposed queries and the sums."""
         return self._schedule.group_index(self.row + d, group)
-
-
-def transposed(em: Emitter, vectors: Sequence[Value]) -> list[Value]:
-    """As many vectors as each has lanes (a power of two): vector i holds lane i of all of them.
-
-    Each step interleaves the first half of the vectors with the second.
-    """
-    lanes = len(vectors)
-    half = lanes // 2
-    low = [side + lane for lane in range(half) for side in (0, lanes)]
-    high = [lane + half for lane in low]
-    level = list(vectors)
-    for _ in range(lanes.bit_length() - 1):
-        pairs = zip(level[:half], level[half:], strict=True)
-        level = [em.shuffle(x, y, picked) for x, y in pairs for picked in (low, high)]
-    return level

@@ -75,7 +75,6 @@ def block_quantize(name: str, spec: QuantizeSpec, target: Target) -> str:
         [("x", memref(x_shape, "f32"))],
         [("q", memref(x_shape, element)), ("scale", memref(blocks, "f32")), ("sum", memref(blocks, "i32"))],
         units=lambda em, values: row_count(em, values[0]),
-        scratch=lambda em, values, scratch: None,
         body=body,
     )
 

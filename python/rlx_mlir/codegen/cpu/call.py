@@ -42,9 +42,6 @@ def emit_call(name: str, spec: CallSpec) -> str:
     def units(em: Emitter, values: list[Value]) -> Index:
         return 1
 
-    def scratch(em: Emitter, values: list[Value], parts: Scratch) -> None:
-        return
-
     def body(em: Emitter, read: list[Value], written: list[Value], begin: Value, end: Value, own: Scratch) -> None:
         buffers = [*read, *written]
         sizes = [em.index(em.dim(buffer, axis)) for buffer in buffers for axis in range(len(shape_of(buffer.type)))]
@@ -60,9 +57,7 @@ def emit_call(name: str, spec: CallSpec) -> str:
         em.line(f"  llvm.call @{failed}({status}) : (i64) -> ()")
         em.line("}")
 
-    return declare_call(name) + write_kernel(
-        name, operands, results, units=units, scratch=scratch, body=body, order=spec.order
-    )
+    return declare_call(name) + write_kernel(name, operands, results, units=units, body=body, order=spec.order)
 
 
 def _address(em: Emitter, buffer: Value) -> Value:

@@ -11,9 +11,10 @@ made. Every output is one chain of operations along the sum, whatever tiles and 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.program import Program
@@ -112,20 +113,52 @@ class Cut:
         own: Index = size(self.tall, self.wide)
         return own if isinstance(own, int) else max(size(tall, most // tall) for tall in range(1, most + 1))
 
+    def area(self, em: Emitter, block: Index, part: Index) -> tuple[tuple[Index, Index], tuple[Index, Index]]:
+        """The first place of a unit, and how many it has, down and across."""
+        at = (block * self.tall, part * self.wide)
+        return at, (em.imin(self.places[0] - at[0], self.tall), em.imin(self.places[1] - at[1], self.wide))
 
-class Convolution(Protocol):
-    """The code of one kernel."""
 
+class Convolution(ABC):
+    """The code of one kernel, and what follows from its sizes and the target.
+
+    Attributes:
+        inputs: channels that an output sees; kernel: taps down and across.
+        rows: outputs of a unit, where units have several; row_blocks: so many units have those of a group.
+        lanes, type: of vectors.
+    """
+
+    def __init__(self, spec: Conv2dSpec, target: Target) -> None:
+        self.spec, self.target = spec, target
+        self.outputs, self.inputs, *self.kernel = (size or 0 for size in shape_of(spec.weight))
+        self.per_group = self.outputs // spec.groups
+        self.rows = min(self.per_group, OUTPUTS)
+        self.row_blocks = -(-self.per_group // self.rows)
+        self.lanes, self.type = target.lanes("f32"), target.vector("f32")
+        self.finishing = Finishing(spec)
+
+    @abstractmethod
     def units(self, em: Emitter, x: Value) -> Index:
         """How many units of work there are."""
 
+    @abstractmethod
     def parts(self, em: Emitter, x: Value, scratch: Scratch) -> object:
         """Takes the scratch memory."""
 
+    @abstractmethod
     def body(
         self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         """Computes a range of units."""
+
+    def count(self, em: Emitter, first: Index) -> Index:
+        """Outputs of the unit whose first one is number `first` of its group."""
+        return em.imin(self.per_group - first, self.rows) if self.per_group % self.rows else self.rows
+
+    def reach(self, places: Index, axis: int) -> Index:
+        """Pixels along an axis that neighbouring places see."""
+        spec = self.spec
+        return (places - 1) * spec.stride[axis] + (spec.dilation[axis] * (self.kernel[axis] - 1) + 1)
 
 
 def write_convolution(name: str, spec: Conv2dSpec, kernel: Convolution) -> str:
@@ -168,21 +201,13 @@ def emit_conv2d(name: str, spec: Conv2dSpec, target: Target) -> str:
     return write_convolution(name, spec, _Convolution(spec, target))
 
 
-class _Convolution:
-    """The code of one kernel, and what follows from its sizes and the target."""
-
+class _Convolution(Convolution):
     def __init__(self, spec: Conv2dSpec, target: Target) -> None:
-        self.spec, self.target = spec, target
-        outputs, self.inputs, *self.kernel = (size or 0 for size in shape_of(spec.weight))
-        self.per_group = outputs // spec.groups
-        self.product = Finishing(spec)
+        super().__init__(spec, target)
         self.sum = self.inputs * math.prod(self.kernel)
         self.depth = -(-self.sum // (-(-self.sum // DEPTH) * 16)) * 16
-        self.lanes = target.lanes("f32")
         self.panel = 2 * PANEL_ROWS if target.vector_bits == 512 else PANEL_ROWS
         self.places = PLACES // self.panel * self.panel
-        self.rows = min(self.per_group, OUTPUTS)
-        self.row_blocks = -(-self.per_group // self.rows)
         self.tiles = tile_rows(target)
 
     def units(self, em: Emitter, x: Value) -> Index:
@@ -195,10 +220,10 @@ class _Convolution:
 
         The last vector of a row may reach beyond its places.
         """
-        reader = RowReader(em, self.target, self.product.element, scratch, self.tiles[0], self.depth)
+        reader = RowReader(em, self.target, self.finishing.element, scratch, self.tiles[0], self.depth)
         row = scratch.take([self.places + self.lanes], "f32")
         panels = scratch.take([self.places // self.panel, self.depth, self.panel], "f32")
-        sums = Accumulators(em, self.target, self.product, self.places, scratch, self.rows)
+        sums = Accumulators(em, self.target, self.finishing, self.places, scratch, self.rows)
         return _Parts(sums, reader, row, panels)
 
     def body(
@@ -208,13 +233,13 @@ class _Convolution:
         (x, weight, *others), out = values, outputs[0]
         parts = self.parts(em, x, scratch)
         kernels = em.collapse(weight, [[0], [1, 2, 3]])
-        arguments, flat = self.product.flat(em, others), self.product.flat(em, outputs)
+        arguments, flat = self.finishing.flat(em, others), self.finishing.flat(em, outputs)
         places = em.dim(out, 2) * em.dim(out, 3)
         blocks = em.iceildiv(places, self.places)
         with em.loop(begin, end, hint="unit") as unit:
             block, rest = unit.iv % blocks, unit.iv // blocks
             first, group = rest % self.row_blocks * self.rows, rest // self.row_blocks
-            count = em.imin(self.per_group - first, self.rows) if self.per_group % self.rows else self.rows
+            count = self.count(em, first)
             start = block * self.places
             width = em.imin(places - start, self.places)
             seen = _Seen(self, em, x, group * self.inputs, start, width, em.dim(out, 3))

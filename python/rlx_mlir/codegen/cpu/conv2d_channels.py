@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of
+from rlx_mlir.codegen.emit import Emitter, Index, Value
 from rlx_mlir.codegen.specs import Conv2dSpec
 from rlx_mlir.codegen.specs.tensors import why_no_convolution
 
-from .conv2d import Cut, Finishing, copy_pixels, write_convolution, zeros
+from .conv2d import Convolution, Cut, copy_pixels, write_convolution, zeros
 from .kernel import Accumulators, Scratch
 from .registry import Generator
 from .target import Target
@@ -56,14 +56,7 @@ def emit_conv2d_channels(name: str, spec: Conv2dSpec, target: Target) -> str:
     return write_convolution(name, spec, _Convolution(spec, target))
 
 
-class _Convolution:
-    """The code of one kernel, and what follows from its sizes and the target."""
-
-    def __init__(self, spec: Conv2dSpec, target: Target) -> None:
-        self.spec, self.target = spec, target
-        self.outputs, self.inputs, *self.kernel = (size or 0 for size in shape_of(spec.weight))
-        self.lanes, self.type = target.lanes("f32"), target.vector("f32")
-
+class _Convolution(Convolution):
     def units(self, em: Emitter, x: Value) -> Index:
         """Parts of rows, for each block of rows, each output, each image."""
         cut = Cut.of(em, self.spec, x, PLACES)
@@ -73,30 +66,24 @@ class _Convolution:
         """Takes the scratch memory; the last vectors of rows may reach beyond it."""
         cut, stride = Cut.of(em, self.spec, x, PLACES), self.spec.stride[1]
         more = self.spec.dilation[1] * (self.kernel[1] - 1) // stride
-        room = cut.room(PLACES, lambda tall, wide: self._rows(tall) * (wide + more) * stride)
+        room = cut.room(PLACES, lambda tall, wide: self.reach(tall, 0) * (wide + more) * stride)
         seen = scratch.take([room + self.lanes], "f32")
-        sums = Accumulators(em, self.target, Finishing(self.spec), PLACES + self.lanes, scratch, 1)
+        sums = Accumulators(em, self.target, self.finishing, PLACES + self.lanes, scratch, 1)
         return _Parts(seen, cut.wide + more, sums)
-
-    def _rows(self, places: Index) -> Index:
-        """Rows of pixels that rows of places see."""
-        return (places - 1) * self.spec.stride[0] + (self.spec.dilation[0] * (self.kernel[0] - 1) + 1)
 
     def body(
         self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         """Computes a range of units."""
         x, weight, *arguments = values
-        finishing = Finishing(self.spec)
-        arguments, outputs = finishing.flat(em, arguments), finishing.flat(em, outputs)
+        arguments, outputs = self.finishing.flat(em, arguments), self.finishing.flat(em, outputs)
         parts, cut = self.parts(em, x, scratch), Cut.of(em, self.spec, x, PLACES)
         with em.loop(begin, end, hint="unit") as unit:
             part, rest = unit.iv % cut.parts, unit.iv // cut.parts
             block, output = rest % cut.blocks, rest // cut.blocks  # outputs of all images
-            at = (block * cut.tall, part * cut.wide)
-            sizes = (em.imin(cut.places[0] - at[0], cut.tall), em.imin(cut.places[1] - at[1], cut.wide))
-            own, per_group = output % self.outputs, self.outputs // self.spec.groups
-            image, group = output // self.outputs, own // per_group
+            at, sizes = cut.area(em, block, part)
+            own = output % self.outputs
+            image, group = output // self.outputs, own // self.per_group
             if self.inputs > 1:
                 parts.sums.clear(1)
             with em.loop(0, self.inputs, hint="c") as c:
@@ -114,7 +101,7 @@ class _Convolution:
         spec, flat = self.spec, em.rows(x)
         height, width = em.dim(x, 2), em.dim(x, 3)
         top, left = (own * stride - padding for own, stride, padding in zip(at, spec.stride, spec.padding, strict=True))
-        with em.loop(0, self._rows(sizes[0]), hint="i") as i:
+        with em.loop(0, self.reach(sizes[0], 0), hint="i") as i:
             y = i.iv + top
             inside = em.cmpi("ult", em.index(y), height)
             for phase in range(spec.stride[1]):

@@ -15,11 +15,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of
+from rlx_mlir.codegen.emit import Emitter, Index, Value
 from rlx_mlir.codegen.specs import Conv2dSpec
 from rlx_mlir.formats import PANEL_ROWS
 
-from .conv2d import Cut, Finishing, copy_pixels, write_convolution, zeros
+from .conv2d import Convolution, Cut, copy_pixels, write_convolution, zeros
 from .gemm import transpose
 from .gemm_packed import multiply_tile
 from .kernel import Accumulators, Scratch, row_tiles
@@ -33,9 +33,6 @@ DEPTH = 288
 
 PLACES = 224
 """Places of a unit at most, whole vectors: what they see of a block of channels stays in the second cache."""
-
-OUTPUTS = 128
-"""Outputs of a unit at most: so many products for each number that is copied."""
 
 
 @dataclass(frozen=True)
@@ -84,19 +81,12 @@ def emit_conv2d_panels(name: str, spec: Conv2dSpec, target: Target) -> str:
     return write_convolution(name, spec, _Convolution(spec, target))
 
 
-class _Convolution:
-    """The code of one kernel, and what follows from its sizes and the target."""
-
+class _Convolution(Convolution):
     def __init__(self, spec: Conv2dSpec, target: Target) -> None:
-        self.spec, self.target = spec, target
-        outputs, self.inputs, *self.kernel = (size or 0 for size in shape_of(spec.weight))
+        super().__init__(spec, target)
         self.taps = math.prod(self.kernel)
-        self.per_group = outputs // spec.groups
-        self.rows = min(self.per_group, OUTPUTS)
-        self.row_blocks = -(-self.per_group // self.rows)
         most = min(self.inputs, max(1, DEPTH // self.taps))
         self.channels = -(-self.inputs // -(-self.inputs // most))
-        self.lanes, self.type = target.lanes("f32"), target.vector("f32")
         self.together = 2 if target.vector_bits == 512 else 1
         self.tiles = tile_places(target)
 
@@ -108,38 +98,28 @@ class _Convolution:
     def parts(self, em: Emitter, x: Value, scratch: Scratch) -> _Parts:
         """Takes the scratch memory; the last vector of a row of pixels may reach beyond it."""
         cut = Cut.of(em, self.spec, x, PLACES)
-        rows, columns = (self._reach(size, axis) for axis, size in enumerate((cut.tall, cut.wide)))
-        room = cut.room(PLACES, lambda tall, wide: self._reach(tall, 0) * self._reach(wide, 1) * self.channels)
+        rows, columns = (self.reach(size, axis) for axis, size in enumerate((cut.tall, cut.wide)))
+        room = cut.room(PLACES, lambda tall, wide: self.reach(tall, 0) * self.reach(wide, 1) * self.channels)
         pixels = scratch.take([room + self.lanes], "f32")
         steps = scratch.take([self.channels * self.taps], "i32")
         sums = scratch.take([PLACES + self.lanes, self.rows], "f32")
-        product = Finishing(self.spec)
-        turned = Accumulators(em, self.target, product, PLACES, scratch, PANEL_ROWS)
+        turned = Accumulators(em, self.target, self.finishing, PLACES, scratch, PANEL_ROWS)
         return _Parts(_Seen(pixels, rows, columns, steps), sums, turned)
-
-    def _reach(self, places: Index, axis: int) -> Index:
-        """Pixels along an axis that neighbouring places see."""
-        spec = self.spec
-        return (places - 1) * spec.stride[axis] + (spec.dilation[axis] * (self.kernel[axis] - 1) + 1)
 
     def body(
         self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         """Computes a range of units."""
         x, weight, *arguments = values
-        finishing = Finishing(self.spec)
-        arguments, outputs = finishing.flat(em, arguments), finishing.flat(em, outputs)
+        arguments, outputs = self.finishing.flat(em, arguments), self.finishing.flat(em, outputs)
         parts, cut = self.parts(em, x, scratch), Cut.of(em, self.spec, x, PLACES)
         self._step(em, parts.seen)
         with em.loop(begin, end, hint="unit") as unit:
             part, rest = unit.iv % cut.parts, unit.iv // cut.parts
             block, rest = rest % cut.blocks, rest // cut.blocks
             first, group = rest % self.row_blocks * self.rows, rest // self.row_blocks  # groups of all images
-            at = (block * cut.tall, part * cut.wide)
-            sizes = tuple(
-                em.imin(all_ - own, most) for all_, own, most in zip(cut.places, at, (cut.tall, cut.wide), strict=True)
-            )
-            count = em.imin(self.per_group - first, self.rows) if self.per_group % self.rows else self.rows
+            at, sizes = cut.area(em, block, part)
+            count = self.count(em, first)
             own = group % self.spec.groups * self.per_group + first
             self._clear(em, parts.sums, sizes[0] * sizes[1], count)
             with em.loop(0, self.inputs, self.channels, hint="cb") as cb:
@@ -188,7 +168,7 @@ class _Convolution:
         spec, flat = self.spec, em.rows(x)
         height, width = em.dim(x, 2), em.dim(x, 3)
         top, left = (own * stride - padding for own, stride, padding in zip(at, spec.stride, spec.padding, strict=True))
-        rows, columns = (self._reach(size, axis) for axis, size in enumerate(sizes))
+        rows, columns = (self.reach(size, axis) for axis, size in enumerate(sizes))
         low = em.imin(em.imax(0 - left, 0), columns)
         high = em.imax(em.imin(width - left, columns), low)
         with em.loop(0, channels[1], hint="c") as c, em.loop(0, rows, hint="i") as i:

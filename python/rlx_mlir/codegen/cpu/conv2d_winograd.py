@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, with_element
 from rlx_mlir.codegen.specs import Conv2dSpec
 from rlx_mlir.formats import PANEL_ROWS
 from rlx_mlir.tuning.cpu import Knob
 
-from .conv2d import Cut, Finishing, counts, write_convolution, zeros
+from .conv2d import Convolution, Cut, counts, write_convolution, zeros
 from .conv2d_panels import finish_turned, tile_places
 from .gemm_packed import multiply_tile
 from .kernel import Accumulators, Scratch, row_tiles
@@ -45,9 +45,6 @@ SEEN = 1 << 17
 
 FEWEST = 14
 """But not fewer than these, for which a weight is read once."""
-
-OUTPUTS = 128
-"""Outputs of a unit at most: so many products for each number of a square."""
 
 INFINITE = 0x7F800000
 """From these bits on, without the sign, a number of f32 isn't finite."""
@@ -112,16 +109,10 @@ def emit_conv2d_winograd(name: str, spec: Conv2dSpec, target: Target) -> str:
     return write_convolution(name, spec, _Convolution(spec, target))
 
 
-class _Convolution:
-    """The code of one kernel, and what follows from its sizes and the target."""
-
+class _Convolution(Convolution):
     def __init__(self, spec: Conv2dSpec, target: Target) -> None:
-        self.spec, self.target = spec, target
-        self.outputs, self.inputs, *_ = (size or 0 for size in shape_of(spec.weight))
-        self.rows = min(self.outputs, OUTPUTS)
-        self.row_blocks = -(-self.outputs // self.rows)
+        super().__init__(spec, target)
         self.most = target.choices.get("squares") or min(SQUARES, max(FEWEST, SEEN // (SIDE * SIDE * self.inputs)))
-        self.lanes, self.type = target.lanes("f32"), target.vector("f32")
         self.together = 2 if target.vector_bits == 512 else 1
         self.tiles = tile_places(target)
 
@@ -146,7 +137,7 @@ class _Convolution:
         products = scratch.take([SIDE * SIDE, squares, wide], "f32")
         sums = scratch.take([squares * 4 + self.lanes, wide], "f32")
         room = -(-4 * self.most // self.lanes) * self.lanes
-        turned = Accumulators(em, self.target, Finishing(self.spec), room, scratch, PANEL_ROWS)
+        turned = Accumulators(em, self.target, self.finishing, room, scratch, PANEL_ROWS)
         return _Parts(lines, pitch, seen, products, sums, turned)
 
     def body(
@@ -154,22 +145,20 @@ class _Convolution:
     ) -> None:
         """Computes a range of units."""
         x, weight, *arguments = values
-        finishing = Finishing(self.spec)
-        arguments, outputs = finishing.flat(em, arguments), finishing.flat(em, outputs)
+        arguments, outputs = self.finishing.flat(em, arguments), self.finishing.flat(em, outputs)
         parts, (cut, places) = self.parts(em, x, scratch), self._cut(em, x)
         with em.loop(begin, end, hint="unit") as number:
             part, rest = number.iv % cut.parts, number.iv // cut.parts
             block, rest = rest % cut.blocks, rest // cut.blocks
             first, image = rest % self.row_blocks * self.rows, rest // self.row_blocks
-            at = (block * cut.tall, part * cut.wide)
-            sizes = (em.imin(cut.places[0] - at[0], cut.tall), em.imin(cut.places[1] - at[1], cut.wide))
+            at, sizes = cut.area(em, block, part)
             inside = (
                 em.imin(places[0] - at[0] * 2, sizes[0] * 2),
                 em.imin(places[1] - at[1] * 2, sizes[1] * 2),
             )
             unit = _Unit(image, at, sizes, inside, places[1])
             self._transform(em, parts, x, unit)
-            count = em.imin(self.outputs - first, self.rows) if self.outputs % self.rows else self.rows
+            count = self.count(em, first)
 
             def some(panel: Index, side_by_side: int) -> None:
                 own = first // PANEL_ROWS + panel

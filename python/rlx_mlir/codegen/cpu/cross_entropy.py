@@ -65,7 +65,6 @@ def emit_cross_entropy(name: str, spec: LossSpec, target: Target) -> str:
         operands,
         [("out", spec.result)],
         units=lambda em, values: em.dim(values[0], 0),
-        scratch=lambda em, values, scratch: None,
         body=body,
         order=spec.operand_order,
     )

@@ -56,7 +56,6 @@ def emit_gather(name: str, spec: GatherSpec, target: Target) -> str:
         operands,
         [("out", spec.results[0])],
         units=lambda em, values: _Gather(em, spec, target, values).units,
-        scratch=lambda em, values, parts: None,
         body=body,
         order=spec.order,
     )

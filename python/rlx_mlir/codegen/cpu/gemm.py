@@ -40,7 +40,7 @@ from .kernel import (
     line_columns,
     row_blocks,
     row_count,
-    write_kernel,
+    write_product,
 )
 from .panels import PANEL_ROWS
 from .registry import Generator
@@ -89,15 +89,7 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
         *product.arguments(),
     ]
     kernel = (_FewRows if few else _Tiled)(target, product, transpose_rhs)
-    return write_kernel(
-        product.name,
-        operands,
-        product.outputs(),
-        units=kernel.units,
-        scratch=kernel.parts,
-        body=kernel.body,
-        order=product.operand_order,
-    )
+    return write_product(product, operands, kernel.units, kernel.parts, kernel.body)
 
 
 class _Tiled:

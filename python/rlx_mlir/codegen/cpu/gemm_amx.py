@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, vec
 from rlx_mlir.codegen.program import IDENTITY
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.runtime.tiles import GEMM_AMX
@@ -22,8 +22,8 @@ from rlx_mlir.tuning.cpu import SHARED
 from . import UnsupportedByTemplate
 from .gemm import Matrix, transpose
 from .gemm_packed import are_single_rows
-from .kernel import Accumulators, Finished, Product, Scratch, row_count, write_kernel
-from .panels import PANEL_ROWS, find_layout, panel_product, panel_weights
+from .kernel import Accumulators, Finished, Product, Scratch, row_count, write_product
+from .panels import PANEL_ROWS, find_layout, panel_operands, panel_product
 from .registry import Generator
 from .target import Target
 
@@ -81,11 +81,6 @@ def gemm_amx(target: Target, product: Product) -> str:
     weights = product.program.accumulators
     panels = -(-product.n // PANEL_ROWS)
     ahead = target.choices.ahead(PREFETCH_BYTES)
-    operands = [
-        ("x", memref(product.x_shape, product.element)),
-        *panel_weights(product, layout),
-        *product.arguments(),
-    ]
 
     def parts(em: Emitter, values: list[Value], scratch: Scratch) -> NarrowTiles:
         return NarrowTiles(em, target, product, product.k, row_count(em, values[0]), scratch)
@@ -111,15 +106,7 @@ def gemm_amx(target: Target, product: Product) -> str:
             tiles.multiply(x, places, count, (begin, end), copy, values[1 + weights :], outputs)
         tiles.release()
 
-    return write_kernel(
-        product.name,
-        operands,
-        product.outputs(),
-        units=lambda em, values: -(-panels // 2),
-        scratch=parts,
-        body=body,
-        order=product.operand_order,
-    )
+    return write_product(product, panel_operands(product, layout), lambda em, values: -(-panels // 2), parts, body)
 
 
 class Tiles:

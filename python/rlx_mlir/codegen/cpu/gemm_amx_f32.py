@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Branch, Emitter, Index, Value, memref, vec, with_element
+from rlx_mlir.codegen.emit import Branch, Emitter, Index, Value, vec, with_element
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.runtime.tiles import GEMM_AMX_F32
 from rlx_mlir.tuning.cpu import SHARED, Knob
@@ -33,8 +33,8 @@ from .gemm import Matrix, column_reader, copy_transposed
 from .gemm_amx import COLUMNS, ROWS, SIDE, STEP, Tiles
 from .gemm_batched import BatchedProduct, Sizes
 from .gemm_packed import FEW_ROWS, are_single_rows, decode_panel, multiply_tile
-from .kernel import Accumulators, Finished, Product, RowReader, Scratch, row_count, write_kernel
-from .panels import PANEL_ROWS, Panel, PanelLayout, find_layout, panel_product, panel_weights
+from .kernel import Accumulators, Finished, Product, RowReader, Scratch, row_count, write_product
+from .panels import PANEL_ROWS, Panel, PanelLayout, find_layout, panel_operands, panel_product
 from .registry import Candidates, Generator
 from .target import Target
 
@@ -533,11 +533,6 @@ def panel_kernel(
     """The kernel of a product with weights in panels, whose units are pairs of them, by tiles in scratch."""
     weights = product.program.accumulators
     panels = -(-product.n // PANEL_ROWS)
-    operands = [
-        ("x", memref(product.x_shape, product.element)),
-        *panel_weights(product, layout),
-        *product.arguments(),
-    ]
 
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
@@ -574,15 +569,7 @@ def panel_kernel(
             tiles.multiply(x, places, count, (begin, end), columns, values[1 + weights :], outputs)
         tiles.release()
 
-    return write_kernel(
-        product.name,
-        operands,
-        product.outputs(),
-        units=lambda em, values: -(-panels // 2),
-        scratch=parts,
-        body=body,
-        order=product.operand_order,
-    )
+    return write_product(product, panel_operands(product, layout), lambda em, values: -(-panels // 2), parts, body)
 
 
 def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
@@ -630,15 +617,7 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
             tiles.multiply(x, places, here.rows, units, columns, values[1 + weights :], outputs)
         tiles.release()
 
-    return write_kernel(
-        product.name,
-        product.operands(),
-        product.results(),
-        units=lambda em, values: sizes_of(em, values).units,
-        scratch=parts,
-        body=body,
-        order=product.operand_order,
-    )
+    return write_product(product, product.operands(), lambda em, values: sizes_of(em, values).units, parts, body)
 
 
 def _configure_batched(name: str, spec: ProductSpec, target: Target) -> BatchedProduct | None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
-from rlx_mlir.codegen.kernel import Buffers
+from rlx_mlir.codegen.kernel import Buffers, batch_element
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.codegen.specs.products import argument_buffers, result_buffers
@@ -25,7 +25,7 @@ from .gemm import Matrix, column_reader, copy_columns, copy_transposed
 from .gemm_amx import COLUMNS, ROWS, SIDE, NarrowTiles, copy_pairs
 from .gemm_amx import ROW_BLOCK as AMX_ROW_BLOCK
 from .gemm_packed import FEW_ROWS, K_BLOCK, are_single_rows, block_length, multiply_tile, tile_rows
-from .kernel import Accumulators, RowReader, Scratch, line_columns, need_floats, row_tiles, write_kernel
+from .kernel import Accumulators, RowReader, Scratch, line_columns, need_floats, row_tiles, write_product
 from .registry import Generator
 from .target import ELEMENT_BITS, Target, wide_type
 
@@ -96,8 +96,8 @@ class BatchedProduct:
         arguments = argument_buffers(self.program, self.out_shape, self.element)
         return [("x", memref(self.x_shape, self.element)), *right, *arguments]
 
-    def results(self) -> Buffers:
-        """The buffers of the outputs."""
+    def outputs(self) -> Buffers:
+        """The buffers of the results."""
         return result_buffers(self.program, self.out_shape, self.element)
 
     @property
@@ -231,28 +231,10 @@ class Sizes:
             rows = min(self.rows, block) if self.rows <= block or self.rows % block == 0 else rows
         return Place(
             rows,
-            self._element_of(batch, product.x_shape) * self.rows + first,
+            batch_element(batch, self.batch, product.x_shape) * self.rows + first,
             batch * self.rows + first,
-            self._element_of(batch, product.w_shape) * (self.n if product.transpose_rhs else self.k),
+            batch_element(batch, self.batch, product.w_shape) * (self.n if product.transpose_rhs else self.k),
         )
-
-    def _element_of(self, batch: Index, shape: Shape) -> Index:
-        """Which batch element of an operand belongs to one of the result."""
-        own = (*([1] * (len(self.batch) - len(shape) + 2)), *shape[:-2])
-        if not self.batch or all(size == 1 for size in own):
-            return 0
-        broadcasts = [mine == 1 and size != 1 for mine, size in zip(own, self.batch, strict=True)]
-        if not any(broadcasts):
-            return batch
-        element: Index = 0
-        stride: Index = 1
-        rest = batch
-        for size, broadcast in reversed(list(zip(self.batch, broadcasts, strict=True))):
-            if not broadcast:
-                element = element + rest % size * stride
-                stride = stride * size
-            rest = rest // size
-        return element
 
 
 def uses_tiles(target: Target, product: BatchedProduct) -> bool:
@@ -268,14 +250,9 @@ def gemm_batched(target: Target, product: BatchedProduct) -> str:
     if uses_tiles(target, product):
         return _gemm_tiles(target, product)
     kernel = _Blocks(target, product)
-    return write_kernel(
-        product.name,
-        product.operands(),
-        product.results(),
-        units=lambda em, values: kernel.sizes(em, values).units,
-        scratch=kernel.parts,
-        body=kernel.body,
-        order=product.operand_order,
+    operands = product.operands()
+    return write_product(
+        product, operands, lambda em, values: kernel.sizes(em, values).units, kernel.parts, kernel.body
     )
 
 
@@ -436,15 +413,7 @@ def _gemm_tiles(target: Target, product: BatchedProduct) -> str:
             tiles.multiply(x, places, here.rows, units, copy, values[1 + weights :], outputs)
         tiles.release()
 
-    return write_kernel(
-        product.name,
-        product.operands(),
-        product.results(),
-        units=lambda em, values: sizes_of(em, values).units,
-        scratch=parts,
-        body=body,
-        order=product.operand_order,
-    )
+    return write_product(product, product.operands(), lambda em, values: sizes_of(em, values).units, parts, body)
 
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> BatchedProduct | None:

@@ -19,7 +19,7 @@ from rlx_mlir.tuning.cpu import SHARED
 
 from .gemm_int8 import IntegerProduct
 from .gemm_packed import REGISTER_TILES, TiledPanels
-from .kernel import Accumulators, Product, RowReader, Scratch, row_count, write_kernel
+from .kernel import Accumulators, Product, RowReader, Scratch, row_count, write_product
 from .panels import find_layout, panel_product
 from .quantized_rows import ExactRows
 from .registry import Generator
@@ -65,15 +65,7 @@ def gemm_digits(target: Target, product: Product, scheme: str) -> str:
 
         integers.multiply(em, values, row_count(em, values[0]), (begin, end), own, finish, again)
 
-    return write_kernel(
-        product.name,
-        integers.operands,
-        product.outputs(),
-        units=lambda em, values: integers.units,
-        scratch=parts,
-        body=body,
-        order=product.operand_order,
-    )
+    return write_product(product, integers.operands, lambda em, values: integers.units, parts, body)
 
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:

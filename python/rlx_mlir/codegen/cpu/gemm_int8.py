@@ -32,8 +32,8 @@ from .digits import BASE_BITS, has_room
 from .gemm_amx import SIDE
 from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
 from .gemm_packed import PREFETCH_BYTES, REGISTER_TILES, are_single_rows, panels_per_unit, tile_groups
-from .kernel import Accumulators, Product, Scratch, row_blocks, row_count, row_tiles, write_kernel
-from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
+from .kernel import Accumulators, Product, Scratch, row_blocks, row_count, row_tiles, write_product
+from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_operands, panel_product
 from .quantized_rows import ROW_BLOCK, GivenRows, QuantizedRows, Rows, Tables
 from .registry import Generator
 from .target import Target
@@ -109,15 +109,7 @@ def gemm_int8(target: Target, product: Product, scheme: str, bits: int = 8) -> s
         raise UnsupportedByTemplate(f"{product.name}: sums of products of {scheme} with {bits} bits don't fit in 32")
     target = _int8_target(target)
     kernel = IntegerProduct(target, product, layout, GivenRows(target, product.k, layout, bits))
-    return write_kernel(
-        product.name,
-        kernel.operands,
-        product.outputs(),
-        units=lambda em, values: kernel.units,
-        scratch=kernel.parts,
-        body=kernel.body,
-        order=product.operand_order,
-    )
+    return write_product(product, kernel.operands, lambda em, values: kernel.units, kernel.parts, kernel.body)
 
 
 @dataclass(frozen=True)
@@ -169,7 +161,7 @@ class IntegerProduct:
     def operands(self) -> Buffers:
         """The kernel's operands: rows, weights, the program's arguments."""
         product = self._product
-        return [*self._rows.operands(product), *panel_weights(product, self._layout), *product.arguments()]
+        return panel_operands(product, self._layout, self._rows.operands(product))
 
     @property
     def units(self) -> int:

@@ -18,7 +18,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
+from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.codegen.specs.products import Sizes, known_product
 from rlx_mlir.codegen.structures import flatten, mapped, pairwise
@@ -35,9 +35,9 @@ from .kernel import (
     row_blocks,
     row_count,
     row_tiles,
-    write_kernel,
+    write_product,
 )
-from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
+from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_operands, panel_product
 from .registry import Candidates, Generator
 from .target import Target
 
@@ -343,11 +343,6 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     if single and per_unit * weights * most > 4 and (not layout.dense or _is_unrolled(known)):
         per_unit = 1  # two panels at once would leave too few registers, but for the last rows of many
     tiled = TiledPanels(target, product, layout, per_unit)
-    operands = [
-        ("x", memref(product.x_shape, product.element)),
-        *panel_weights(product, layout),
-        *product.arguments(),
-    ]
 
     def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value]:
         most = em.imin(row_count(em, values[0]), ROW_BLOCK) if single else None
@@ -380,15 +375,7 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
 
         row_blocks(em, row_count(em, values[0]), ROW_BLOCK, block)
 
-    return write_kernel(
-        product.name,
-        operands,
-        product.outputs(),
-        units=lambda em, values: tiled.units,
-        scratch=parts,
-        body=body,
-        order=product.operand_order,
-    )
+    return write_product(product, panel_operands(product, layout), lambda em, values: tiled.units, parts, body)
 
 
 def decode_panel(em: Emitter, panel: Panel, decoded: Value, place: tuple[Index, Index], k0: Index, k1: Index) -> None:

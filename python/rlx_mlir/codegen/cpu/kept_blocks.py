@@ -132,7 +132,6 @@ def emit_cache_update(name: str, spec: CacheSpec, target: Target) -> str:
         [("cache", spec.cache), ("new", spec.new), ("pos", spec.pos)],
         [("out", spec.cache)],
         units=rows,
-        scratch=lambda em, values, scratch: None,
         body=body,
         order=spec.order,
     )

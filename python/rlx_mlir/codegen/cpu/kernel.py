@@ -35,6 +35,7 @@ __all__ = [
     "row_count",
     "row_tiles",
     "write_kernel",
+    "write_product",
     "write_shared_kernel",
 ]
 
@@ -170,13 +171,14 @@ def write_kernel(
     results: Buffers,
     *,
     units: Units,
-    scratch: Parts,
+    scratch: Parts | None = None,
     body: Body,
     order: tuple[int, ...] | None = None,
 ) -> str:
     """The functions `@name.body`, `@name.units` and `@name.scratch` of one kernel.
 
-    The callbacks get the operands in the template's order; `scratch` takes the parts that a call needs, for their size.
+    The callbacks get the operands in the template's order; `scratch` takes the parts that a call needs, for their size,
+    and is absent where there are none.
     """
     order = tuple(range(len(operands))) if order is None else order
     own = signature_of(name, operands, order)
@@ -191,9 +193,29 @@ def write_kernel(
         em.return_([em.index(units(em, in_order(values, order)))])
     with em.func(f"{name}.scratch", signature, ["index"]) as values:
         parts = Scratch(em)
-        scratch(em, in_order(values, order), parts)
+        if scratch is not None:
+            scratch(em, in_order(values, order), parts)
         em.return_([em.index(parts.bytes)])
     return em.text()
+
+
+class Written(Protocol):
+    """What `write_product` has to know of a product."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def operand_order(self) -> tuple[int, ...] | None: ...
+
+    def outputs(self) -> Buffers:
+        """The buffers of the results."""
+
+
+def write_product(product: Written, operands: Buffers, units: Units, scratch: Parts, body: Body) -> str:
+    """The functions of the kernel of a product, as `write_kernel` has them."""
+    name, order = product.name, product.operand_order
+    return write_kernel(name, operands, product.outputs(), units=units, scratch=scratch, body=body, order=order)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ __all__ = [
     "find_layout",
     "over_runs",
     "panel_product",
-    "panel_weights",
+    "panel_operands",
 ]
 
 
@@ -61,10 +61,11 @@ def panel_product(spec: ProductSpec, kind: str) -> Product | None:
     return product
 
 
-def panel_weights(product: Product, layout: PanelLayout) -> Buffers:
-    """The weights' buffers [ceil(N / 16), panel bytes] of a product."""
+def panel_operands(product: Product, layout: PanelLayout, rows: Buffers | None = None) -> Buffers:
+    """The buffers of x, or of what `rows` says, of weights [ceil(N / 16), panel bytes], and of the arguments."""
     packed = memref((-(-product.n // PANEL_ROWS), layout.panel_bytes(product.k)), "i8")
-    return [(f"w{i}", packed) for i in range(product.program.accumulators)]
+    x = [("x", memref(product.x_shape, product.element))] if rows is None else rows
+    return [*x, *((f"w{i}", packed) for i in range(product.program.accumulators)), *product.arguments()]
 
 
 class Panel:

@@ -36,6 +36,7 @@ from rlx_mlir.codegen.row_graph import (
     RowProgram,
     Sink,
     Step,
+    rows_of,
     split_rows,
 )
 
@@ -61,7 +62,7 @@ def emit_rows(name: str, program: RowProgram, target: Target) -> str:
     position = program.operands.index(graph.space)
 
     def units(em: Emitter, values: list[Value]) -> Index:
-        return _row_count(em, values[position], graph.space.width)
+        return rows_of(em, values[position], graph.space.width)
 
     def scratch(em: Emitter, values: list[Value], parts: Scratch) -> None:
         _Kernel(em, target, graph, plan).take_scratch(parts)
@@ -74,14 +75,6 @@ def emit_rows(name: str, program: RowProgram, target: Target) -> str:
             kernel.row(row.iv)
 
     return write_kernel(name, operands, results, units=units, scratch=scratch, body=body)
-
-
-def _row_count(em: Emitter, buffer: Value, width: int | None) -> Index:
-    _, leading, count = split_rows(buffer.type, width)
-    total: Index = count
-    for axis in range(len(leading)):
-        total = total * em.dim(buffer, axis)
-    return total
 
 
 class _Kernel:
@@ -108,7 +101,7 @@ class _Kernel:
         self.flat = {name: self._flat(buffer) for name, buffer in self.buffers.items()}
         self.out_buffers, self.outs = list(results), [self._flat(buffer) for buffer in results]
         self.periods = {
-            name: _row_count(em, self.buffers[name], operand.width)
+            name: rows_of(em, self.buffers[name], operand.width)
             for name, operand in graph.operands.items()
             if operand.role == "periodic"
         }

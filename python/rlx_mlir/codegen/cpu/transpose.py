@@ -48,16 +48,13 @@ def emit_transpose(name: str, spec: MoveSpec, target: Target) -> str:
     def units(em: Emitter, values: list[Value]) -> Index:
         return _Transpose(em, spec, target, values[0]).units
 
-    def scratch(em: Emitter, values: list[Value], parts: Scratch) -> None:
-        pass
-
     def body(em: Emitter, values: list[Value], outs: list[Value], begin: Value, end: Value, parts: Scratch) -> None:
         kernel = _Transpose(em, spec, target, values[0])
         with em.loop(begin, end, hint="unit") as unit:
             kernel.run(unit.iv, outs[0])
 
     operands, results = [("x", spec.inputs[0])], [("result", spec.result)]
-    return write_kernel(name, operands, results, units=units, scratch=scratch, body=body, order=spec.order)
+    return write_kernel(name, operands, results, units=units, body=body, order=spec.order)
 
 
 class _Transpose:

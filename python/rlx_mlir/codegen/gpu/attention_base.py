@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the schedules of attention for GPUs share: parameters, views of heads, key ranges, scores.
-
-As on CPUs, scores are kept in the domain of the base-2 logarithm, in which exp is one instruction: queries are
-multiplied by `scale * log2(e)`; with a softcap c by `scale / c`, and the capped score is `c * log2(e) * tanh(...)`.
-With a bias, scores stay as they are, and their distances from the maximum are multiplied.
-"""
+"""What the schedules of attention for GPUs share: parameters, views of heads, which keys a query sees, scores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.attention import LOG2_E, NEGATIVE_INFINITY, AttentionKernel, KeyRange
 from rlx_mlir.codegen.gpu.emit import (
     BITS,
     DeviceEmitter,
@@ -23,27 +19,12 @@ from rlx_mlir.codegen.gpu.emit import (
     vec,
 )
 from rlx_mlir.codegen.gpu.kernel import HostEmitter
-from rlx_mlir.codegen.specs.attention import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, score_unit
+from rlx_mlir.codegen.specs.attention import AttentionSpec
 
-__all__ = ["NEGATIVE_INFINITY", "AttentionSpec", "Heads", "KeyRange", "Problem", "Running", "rounded_up"]
+__all__ = ["Heads", "Problem", "rounded_up"]
 
 VECTOR_BYTES = 16
 """Bytes of the widest access to memory."""
-
-
-@dataclass(frozen=True)
-class Running:
-    """A softmax of keys that come one after the other, of each of a thread's rows.
-
-    Attributes:
-        maxima: of the scores so far.
-        sums: of the weights, which are relative to the maximum.
-        totals: weighted sums of values, in the order of the schedule.
-    """
-
-    maxima: list[Value]
-    sums: list[Value]
-    totals: list[list[Value]]
 
 
 def rounded_up(x: int, step: int) -> int:
@@ -87,53 +68,49 @@ class Heads:
         return em.at(head, em.wide(s) * self.stride, self.element)
 
 
-@dataclass(frozen=True)
-class KeyRange:
-    """Some queries of one batch element, whose position 0 is `offset`: no other keys than lo .. hi - 1 are seen."""
+class Problem(AttentionKernel):
+    """One attention in a kernel: the buffers that its parameters are, and what every schedule computes with them.
 
-    offset: Index
-    lo: Index
-    hi: Index
+    Attributes:
+        multiplied: whether queries are multiplied by `query_factor` as they are read, rather than products of them.
+        rows: the queries that the scores of a thread are of; mask_rows: their rows of the mask, where there is one.
+    """
 
-
-class Problem:
-    """One attention in a kernel: the buffers that its parameters are, and what every schedule computes with them."""
-
+    em: DeviceEmitter
     q: Heads
     k: Heads
     v: Heads
     out: Heads
+    multiplied = False
+    rows: Sequence[Index] = ()
+    mask_rows: Sequence[Value] = ()
 
     def __init__(self, em: DeviceEmitter, spec: AttentionSpec) -> None:
-        self.em, self.spec = em, spec
+        super().__init__(em, spec)
         self.element, self.stored = element_of(spec.q), element_of(spec.k)
-        scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
-        self.score_unit = score_unit(spec)
-        self.query_factor = scale * (self.score_unit if spec.softcap is None else 1.0 / spec.softcap)
         self.pos: Value | None = None
         self.mask: Value | None = None
 
     # Parameters -----------------------------------------------------------------------------------
 
     @staticmethod
-    def sizes(spec: AttentionSpec) -> list[tuple[str, str, int]]:
-        """Sizes that a kernel takes as i32: their name, and the operand and axis that they are of."""
-        axis = spec.sequence_axis
-        named = [("queries", "q", axis), ("keys", "k", axis)]
-        return [size for size in named if shape_of(getattr(spec, size[1]))[axis] is None]
+    def sizes(spec: AttentionSpec) -> list[tuple[str, int]]:
+        """Sizes that a kernel takes as i32: their name, and the number of the operand whose sequence they are of."""
+        named = [("queries", spec.q), ("keys", spec.k)]
+        return [(name, i) for i, (name, type) in enumerate(named) if shape_of(type)[spec.sequence_axis] is None]
 
     def parameters(self, *buffers: str) -> list[Parameter]:
         """The parameters of a kernel that uses some of the operands (q, k, v, mask, pos, out)."""
         names = [name for name in buffers if name == "out" or getattr(self.spec, name) is not None]
         return [
             *(pointer(name, readonly=name != "out") for name in names),
-            *((name, "i32") for name, _, _ in self.sizes(self.spec)),
+            *((name, "i32") for name, _ in self.sizes(self.spec)),
         ]
 
     @staticmethod
-    def size_arguments(em: HostEmitter, spec: AttentionSpec, operands: Mapping[str, Value]) -> list[Value]:
+    def size_arguments(em: HostEmitter, spec: AttentionSpec, operands: Sequence[Value]) -> list[Value]:
         """The host's values of `sizes`."""
-        return [em.i32(em.dim(operands[operand], axis)) for _, operand, axis in Problem.sizes(spec)]
+        return [em.i32(em.dim(operands[operand], spec.sequence_axis)) for _, operand in Problem.sizes(spec)]
 
     @staticmethod
     def batch(em: HostEmitter, spec: AttentionSpec, q: Value) -> Index:
@@ -166,20 +143,8 @@ class Problem:
 
     def range(self, b: Index, first: Index, count: Index) -> KeyRange:
         """The keys that exist and that at least one of the queries `first` .. `first + count - 1` may see."""
-        em, kind = self.em, self.spec.mask_kind
-        hi: Index = self.keys
-        if self.pos is None:
-            offset = self.keys - self.queries
-        else:
-            offset = em.ld(self.pos, "i32", b)
-            hi = em.imin(hi, em.imax(offset + self.queries, 0))
-        lo: Index = 0
-        if kind in ("causal", "sliding_window"):
-            hi = em.imin(hi, em.imax(offset + (first + count), 0))
-        if kind == "sliding_window":
-            assert self.spec.window is not None
-            lo = em.imax(offset + (first + 1) - self.spec.window, 0)
-        return KeyRange(offset, lo, hi)
+        start = None if self.pos is None else self.em.ld(self.pos, "i32", b)
+        return self.seen_by_some(self.queries, self.keys, start, first, count)
 
     def edge(self, key: Value, count: int, first: Index, queries: int, keys: KeyRange) -> Value:
         """Whether one of the queries `first` .. doesn't see one of the keys `key` .. `key + count - 1`."""
@@ -189,7 +154,7 @@ class Problem:
         end = key + count
         edge = em.cmpi("sgt", end, keys.hi)
         position = keys.offset + first
-        if kind in ("causal", "sliding_window"):
+        if self.spec.by_position:
             edge = edge | em.cmpi("sgt", end, position + 1)
         if kind == "sliding_window":
             assert self.spec.window is not None
@@ -202,7 +167,7 @@ class Problem:
         em, kind = self.em, self.spec.mask_kind
         seen = em.cmpi("slt", key, keys.hi)
         position = keys.offset + i
-        if kind in ("causal", "sliding_window"):
+        if self.spec.by_position:
             seen = seen & em.cmpi("sle", key, position)
         if kind == "sliding_window":
             assert self.spec.window is not None
@@ -211,6 +176,35 @@ class Problem:
             assert mask_row is not None
             seen = seen & self.mask_value(mask_row, em.imin(key, keys.hi - 1))
         return seen
+
+    def seen_by(self, r: int, key: Index, keys: KeyRange) -> Value:
+        """Whether one of the thread's rows sees a key."""
+        return self.sees(self.rows[r], key, keys, self.mask_rows[r] if self.mask is not None else None)
+
+    def hidden(
+        self, scores: list[list[Value]], edge: Value, columns: Sequence[Index], keys: KeyRange
+    ) -> list[list[Value]]:
+        """Scores by row, those of keys that the row doesn't see as -inf; `edge` says whether there are any."""
+        em = self.em
+        with em.if_(edge, scores) as branch:
+            branch.yield_(
+                [
+                    [
+                        em.select(self.seen_by(r, column, keys), x, NEGATIVE_INFINITY)
+                        for x, column in zip(own, columns, strict=True)
+                    ]
+                    for r, own in enumerate(scores)
+                ]
+            )
+            branch.else_()
+            branch.yield_(scores)
+        return branch.result
+
+    def take_rows(self, b: Index, h: Index, rows: Sequence[Index]) -> None:
+        """Sets the queries of the thread, of one head; those beyond the last have its row of the mask."""
+        last = self.queries - 1
+        self.rows = rows
+        self.mask_rows = [self.mask_row(b, h, self.em.imin(row, last)) for row in rows if self.mask is not None]
 
     def mask_row(self, b: Index, h: Index, i: Index) -> Value:
         """The address of the mask's row of a query; sizes of 1 broadcast."""
@@ -240,6 +234,10 @@ class Problem:
         value = em.ld(row, self.mask_element, em.wide(j))
         return em.widen(value) if self.spec.mask_kind == "bias" else self.condition(value)
 
+    def bias(self, r: int, key: Index, last: Index) -> Value | None:
+        """What is added to the score of a row and a key; keys behind the last one have what that has."""
+        return self.mask_value(self.mask_rows[r], self.em.imin(key, last)) if self.spec.mask_kind == "bias" else None
+
     def condition(self, value: Value) -> Value:
         """Whether an element of the mask shows a key."""
         em = self.em
@@ -259,19 +257,11 @@ class Problem:
         """max without NaN: a NaN score is dropped here and comes back through its exp."""
         return self.em.join("maxnum", x, y)
 
-    def finite(self, maximum: Value) -> Value:
-        """0 where no key was visible so far: exp(-inf - 0) is 0, while exp(-inf - -inf) would be NaN."""
-        return self.em.select(self.em.cmpf("oeq", maximum, NEGATIVE_INFINITY), 0.0, maximum)
-
-    @property
-    def hides(self) -> bool:
-        """Whether values that some query doesn't see are multiplied with those that others do."""
-        return self.spec.mask_kind in ("causal", "sliding_window", "custom")
-
     @property
     def folded(self) -> bool:
         """Whether scores are products times a positive number: the maximum may then be one of products."""
-        return self.spec.softcap is None and self.spec.mask_kind != "bias" and self.query_factor > 0
+        plain = self.spec.softcap is None and self.spec.mask_kind != "bias"
+        return plain and not self.multiplied and self.query_factor > 0
 
     def probability(self, product: Value, bias: Value | None, maximum: Value) -> Value:
         """A weight from the product of a query, not multiplied yet, with a key, and the maximum, which is finite."""
@@ -279,11 +269,6 @@ class Problem:
         if self.folded:
             return self.exp2(em.fmaf(product, factor, maximum * -factor))
         return self.weight(self.score(product * factor, bias), maximum)
-
-    def weight(self, score: Value, maximum: Value) -> Value:
-        """e^(score - maximum) of a score as it is kept; the maximum is finite."""
-        difference = score - maximum
-        return self.exp2(difference if self.score_unit == LOG2_E else difference * LOG2_E)
 
     def weights(self, scores: Sequence[Value], maximum: Value) -> list[Value]:
         """The weights of scores, or with `folded` of products; the maximum is one of them, and finite."""
@@ -293,15 +278,10 @@ class Problem:
         shift = maximum * -factor
         return [self.exp2(em.fmaf(product, factor, shift)) for product in scores]
 
-    def score(self, product: Value, bias: Value | None) -> Value:
-        """The score, as it is kept, of a product with a multiplied query."""
-        em, cap = self.em, self.spec.softcap
-        score = product
-        if cap is not None:
-            # tanh(x) = 1 - 2 / (e^(2x) + 1); tanh.approx has errors of 2^-11, which softcaps of 50 make 0.02.
-            power, most = self.exp2(product * (2 * LOG2_E)), cap * self.score_unit
-            score = em.fmaf(self.reciprocal(power + 1.0), -2.0 * most, em.const(most, "f32"))
-        return score if bias is None else score + bias
+    def capped(self, product: Value, most: float) -> Value:
+        # tanh(x) = 1 - 2 / (e^(2x) + 1); tanh.approx has errors of 2^-11, which softcaps of 50 make 0.02.
+        power = self.exp2(product * (2 * LOG2_E))
+        return self.em.fmaf(self.reciprocal(power + 1.0), -2.0 * most, self.em.const(most, "f32"))
 
     def normalising(self, total: Value) -> Value:
         """1 / total, and 0 where no key was visible."""

@@ -21,19 +21,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from rlx_mlir.codegen.gpu.attention_base import (
-    NEGATIVE_INFINITY,
-    VECTOR_BYTES,
-    AttentionSpec,
-    Heads,
-    Problem,
-    Running,
-    rounded_up,
-)
-from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, join, join_shared_bytes
+from rlx_mlir.codegen.attention import NEGATIVE_INFINITY, KeyRange
+from rlx_mlir.codegen.gpu.attention_base import VECTOR_BYTES, Heads, Problem, rounded_up
+from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, join, join_shared_bytes, part_of, part_size
+from rlx_mlir.codegen.gpu.attention_softmax import OnlineSoftmax, Running
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, element_of, pointer, shape_of, vec
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.specs.attention import AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["DecodeConfig", "decode", "decode_config"]
@@ -116,6 +111,8 @@ def decode_config(spec: AttentionSpec, queries: int) -> DecodeConfig:
 class _Decode(Problem):
     """What both kernels share."""
 
+    multiplied = True
+
     def __init__(self, em: DeviceEmitter, spec: AttentionSpec, config: DecodeConfig) -> None:
         super().__init__(em, spec)
         self.config = config
@@ -134,15 +131,6 @@ class _Decode(Problem):
         heads = em.wide(b) * self.spec.kv_heads + em.wide(kv)
         return heads * self.total_rows + em.wide(row)
 
-    def part(self, b: Index, parts: Value) -> tuple[Index, Index, Index, Index]:
-        """(offset, first key, last key + 1, keys of a part) of a batch element."""
-        em, step = self.em, self.config.step(self.spec)
-        keys = self.range(b, 0, self.count)
-        seen = em.imax(keys.hi - keys.lo, 0)
-        each = (seen + (parts - 1)) // parts
-        size = em.iceildiv(each, step) * step
-        return keys.offset, keys.lo, keys.hi, size
-
 
 class Partial(_Decode):
     """The first kernel: one block is one part of the keys of one head; see the module's docstring."""
@@ -156,7 +144,7 @@ class Partial(_Decode):
         self.own = self.vectors * self.width
         self.pieces = spec.head_dim // self.width
         # Queries that see different keys, or a mask, hide values that are in memory: those may be NaN.
-        self.masks = self.hides and (self.count > 1 or spec.mask_kind == "custom")
+        self.masks = spec.hides and (self.count > 1 or spec.mask_kind == "custom")
 
     def emit(self, part: Value, sums: Value, parts: Value) -> None:
         """part: f32 [B, Hkv, rows, parts, D]; sums: maximum and sum, f32 [B, Hkv, rows, parts, 2]."""
@@ -164,18 +152,16 @@ class Partial(_Decode):
         b, split = em.block("z"), em.block("x")
         kv = em.block("y") // config.groups
         self.first_row = em.block("y") % config.groups * config.rows
-        self.offset, lo, hi, size = self.part(b, parts)
-        start = lo + split * size
-        with em.if_(em.cmpi("slt", start, hi)):
-            end = em.imin(start + size, hi)
+        keys = part_of(self, self.range(b, 0, self.count), config.step(self.spec), split, parts)
+        with em.if_(em.cmpi("slt", keys.lo, keys.hi)):
             self.thread, self.lane, self.warp = em.thread(), em.lane(), em.warp()
             self.slice = self.lane & (self.lanes - 1)
             self.place = self.lane >> (self.lanes.bit_length() - 1)
             heads = [self.head_of(kv, row) for row in range(config.rows)]
             self.mask_rows = [self.mask_row(b, h, i) for h, i in heads] if self.mask is not None else []
-            self.seen_until = [self.offset + i for _, i in heads]
+            self.seen_until = [keys.offset + i for _, i in heads]
             queries = [self.query(b, h, i) for h, i in heads]
-            state = self.walk(b, kv, start, end, queries)
+            state = self.walk(b, kv, keys, queries)
             self.merge(state, b, kv, split, part, sums, parts)
 
     # Rows -----------------------------------------------------------------------------------------
@@ -219,14 +205,13 @@ class Partial(_Decode):
 
     # Keys -----------------------------------------------------------------------------------------
 
-    def walk(self, b: Index, kv: Index, start: Index, end: Index, queries: list[list[Value]]) -> Running:
+    def walk(self, b: Index, kv: Index, keys: KeyRange, queries: list[list[Value]]) -> Running:
         """Maxima, sums (of this lane's keys) and results (of this lane's elements) of all rows, after all keys."""
-        em, config, spec = self.em, self.config, self.spec
-        rows, step, stages = config.rows, config.step(spec), config.stages
+        em, config, spec, end = self.em, self.config, self.spec, keys.hi
+        step, stages = config.step(spec), config.stages
         heads = (self.k, self.k.head(em, b, kv)), (self.v, self.v.head(em, b, kv))
-        zero = em.const(0.0, "f32")
-        opening = Running([em.const(NEGATIVE_INFINITY, "f32")] * rows, [zero] * rows, [[zero] * self.own] * rows)
-        first = start + self.warp * config.keys(spec)
+        opening = Running.empty(em, config.rows, config.rows, self.own)
+        first = keys.lo + self.warp * config.keys(spec)
         exchange = self.warp * (config.keys(spec) * config.padded_rows() * 4)
         exchange = em.shared(exchange + stages * config.stage_bytes(spec))
         for ahead in range(stages):
@@ -235,14 +220,14 @@ class Partial(_Decode):
             stage, state = loop.carry
             em.cp_async_wait(2 * stages - 1)
             scores, offset = self.scores(queries, self.read(stage, 0))
-            weights, maxima, sums, decays = self.weigh(scores, loop.iv, offset, end, state)
+            softmax, weights, decays = self.weigh(scores, loop.iv, offset, end, state.softmax)
             self.share(exchange, weights, offset)
             em.cp_async_wait(2 * stages - 2)
             totals = self.accumulate(exchange, self.read(stage, 1), state.totals, decays)
             self.fetch(heads, loop.iv + stages * step, end, stage)
             following = stage + config.stage_bytes(spec)
             following = em.select(em.cmpi("eq", following, stages * config.stage_bytes(spec)), 0, following)
-            loop.yield_((following, Running(maxima, sums, totals)))
+            loop.yield_((following, Running(softmax, totals)))
         em.cp_async_wait(0)
         return loop.result[1]
 
@@ -326,39 +311,30 @@ class Partial(_Decode):
         first: Index,
         offset: Index,
         end: Index,
-        state: Running,
-    ) -> tuple[list[list[Value]], list[Value], list[Value], list[Value]]:
-        """(weights, maxima, sums, decays of what was summed before); hidden keys have the weight -1 with `masks`."""
+        before: OnlineSoftmax,
+    ) -> tuple[OnlineSoftmax, list[list[Value]], list[Value]]:
+        """The softmax after more keys, as it gives them; hidden keys have the weight -1 with `masks`."""
         em = self.em
-        keys = [first + offset + u * self.per_load for u in range(len(scores[0]))]
+        keys, last = [first + offset + u * self.per_load for u in range(len(scores[0]))], end - 1
         exist = [em.cmpi("slt", key, end) for key in keys]
-        weights, maxima, sums, decays = [], [], [], []
+        seen, shown = [], []
         for row, products in enumerate(scores):
-            seen = [self.seen_by(row, key, end, exists) for key, exists in zip(keys, exist, strict=True)]
-            values = []
-            for product, key, visible in zip(products, keys, seen, strict=True):
-                bias = None
-                if self.spec.mask_kind == "bias":
-                    bias = self.mask_value(self.mask_rows[row], em.imin(key, end - 1))
-                values.append(em.select(visible, self.score(product, bias), NEGATIVE_INFINITY))
-            largest = em.warp_reduce("maxnum", em.tree("maxnum", values))
-            maximum = self.larger(largest, state.maxima[row])
-            shift = self.finite(maximum)
-            exps = [self.weight(value, shift) for value in values]
-            decay = self.weight(state.maxima[row], shift)
-            sums.append(em.fmaf(state.sums[row], decay, em.tree("add", exps)))
-            if self.masks:
-                exps = [em.select(visible, x, -1.0) for visible, x in zip(seen, exps, strict=True)]
-            weights.append(exps)
-            maxima.append(maximum)
-            decays.append(decay)
-        return weights, maxima, sums, decays
+            seen.append([self.shows(row, key, end, exists) for key, exists in zip(keys, exist, strict=True)])
+            biased = [self.score(x, self.bias(row, key, last)) for x, key in zip(products, keys, strict=True)]
+            shown.append(
+                [em.select(own, score, NEGATIVE_INFINITY) for own, score in zip(seen[row], biased, strict=True)]
+            )
+        softmax, weights, decays = OnlineSoftmax.of(self, shown, WARP, before)
+        if self.masks:
+            pairs = zip(seen, weights, strict=True)
+            weights = [[em.select(own, x, -1.0) for own, x in zip(*pair, strict=True)] for pair in pairs]
+        return softmax, weights, decays
 
-    def seen_by(self, row: int, key: Index, end: Index, exists: Value) -> Value:
+    def shows(self, row: int, key: Index, end: Index, exists: Value) -> Value:
         """Whether a row sees a key."""
         em, kind = self.em, self.spec.mask_kind
         seen = exists
-        if self.count > 1 and kind in ("causal", "sliding_window"):
+        if self.count > 1 and self.spec.by_position:
             seen = seen & em.cmpi("sle", key, self.seen_until[row])
         if self.count > 1 and kind == "sliding_window":
             assert self.spec.window is not None
@@ -410,17 +386,17 @@ class Partial(_Decode):
         em, rows, warps, size = self.em, self.config.rows, self.config.warps, self.spec.head_dim
         stats = em.shared(warps * rows * size * 4)
         em.barrier()  # The same memory held weights.
-        lane_sums = [em.warp_reduce("add", x) * (1.0 / self.copies) for x in state.sums]
+        lane_sums = [em.warp_reduce("add", x) * (1.0 / self.copies) for x in state.softmax.sums]
         for row in range(rows):
             with em.if_(em.cmpi("eq", self.lane, row)):
-                em.st(em.vector([state.maxima[row], lane_sums[row]]), stats, (self.warp * rows + row) * 2)
+                em.st(em.vector([state.softmax.maxima[row], lane_sums[row]]), stats, (self.warp * rows + row) * 2)
         em.barrier()
         totals: list[list[Value]] = []
         for row in range(rows):
             own = [em.lanes(em.ld(stats, vec(2, "f32"), 2 * (w * rows + row))) for w in range(warps)]
             maximum = em.tree("maxnum", [m for m, _ in own])
             shift = self.finite(maximum)
-            factor = self.weight(state.maxima[row], shift)
+            factor = self.weight(state.softmax.maxima[row], shift)
             total = em.tree("add", [x * self.weight(m, shift) for m, x in own])
             totals.append([maximum, total])
             for vector in range(self.vectors):
@@ -463,10 +439,9 @@ class Combine(_Decode):
         """part, sums: what the first kernel wrote; parts: into how many the keys were cut at most."""
         em = self.em
         b, kv, row = em.block("z"), em.block("y"), em.block("x")
-        _, lo, hi, keys = self.part(b, parts)
-        seen = em.imax(hi - lo, 0)
+        seen, size = part_size(self, self.range(b, 0, self.count), self.config.step(self.spec), parts)
         # Without keys, parts have no size.
-        count = (seen + (keys - 1)) // em.imax(keys, 1)
+        count = (seen + (size - 1)) // em.imax(size, 1)
         count = em.select(em.cmpi("eq", seen, 0), 0, count)
         first = self.partial_row(b, kv, row) * em.wide(parts)
         target = self.out.row(em, self.out.head(em, b, self.query_head(kv, row)), row % self.count)
@@ -533,17 +508,15 @@ def decode(
         return scratch.take([count * spec.head_dim], "f32"), scratch.take([count * 2], "f32")
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
-        named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
         memory = take(em, operands, scratch)
         count, blocks = parts(em, operands), Problem.batch(em, spec, operands[0])
-        sizes = Problem.size_arguments(em, spec, named)
-        given = [named[key] for key in ("q", "k", "v", "mask", "pos") if key in named]
-        positions = [named["pos"]] if "pos" in named else []
+        sizes = Problem.size_arguments(em, spec, operands)
+        positions = operands[-1:] if spec.pos is not None else []
         em.launch(
             f"{symbol}_parts",
             [count, kv * config.groups, blocks],
             config.warps * WARP,
-            [*given, *sizes, *memory],
+            [*operands, *sizes, *memory],
             shared=config.shared_bytes(spec),
         )
         em.launch(

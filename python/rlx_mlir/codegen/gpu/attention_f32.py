@@ -16,12 +16,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from rlx_mlir.codegen.gpu.attention_base import Heads, KeyRange, Problem, Running
+from rlx_mlir.codegen.attention import KeyRange
+from rlx_mlir.codegen.gpu.attention_base import Heads, Problem
 from rlx_mlir.codegen.gpu.attention_join import MAX_PARTS, SplitKeys, part_of
+from rlx_mlir.codegen.gpu.attention_softmax import OnlineSoftmax, Running
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
-from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.codegen.specs.attention import AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["F32Config", "f32_config", "prefill_f32"]
@@ -71,6 +73,8 @@ def f32_config(spec: AttentionSpec) -> F32Config:
 class PrefillF32(Problem):
     """One tile of queries; see the module's docstring."""
 
+    multiplied = True
+
     def __init__(self, em: DeviceEmitter, spec: AttentionSpec, config: F32Config) -> None:
         super().__init__(em, spec)
         self.config, self.size = config, spec.head_dim
@@ -106,11 +110,9 @@ class PrefillF32(Problem):
             self.query_factor,
         )
         keys = part_of(self, self.range(b, self.first, config.queries), config.keys, split, parts)
-        self.rows = [self.first + (self.group * ROWS + r) for r in range(ROWS)]
-        self.mask_rows = [self.mask_row(b, h, em.imin(row, last)) for row in self.rows] if self.mask is not None else []
+        self.take_rows(b, h, [self.first + (self.group * ROWS + r) for r in range(ROWS)])
         k, v = self.k.head(em, b, kv), self.v.head(em, b, kv)
-        zero, low = em.const(0.0, "f32"), em.const(NEGATIVE_INFINITY, "f32")
-        opening = Running([low] * ROWS, [zero] * ROWS, [[zero] * (4 * self.parts)] * ROWS)
+        opening = Running.empty(em, ROWS, ROWS, 4 * self.parts)
         with em.loop(keys.lo, keys.hi, config.keys, opening, hint="key") as loop:
             loop.yield_(self.step(loop.iv, keys, k, v, loop.carry))
         several = em.cmpi("ugt", parts, 1)
@@ -172,33 +174,13 @@ class PrefillF32(Problem):
         edge = self.edge(key, config.keys, self.first, config.queries, keys)
         columns = [key + (self.lane + LANES * j) for j in range(self.columns)]
         scores = [
-            [self.biased(r, x, column, last) for x, column in zip(own, columns, strict=True)]
+            [self.score(x, self.bias(r, column, last)) for x, column in zip(own, columns, strict=True)]
             for r, own in enumerate(scores)
         ]
-        with em.if_(edge, scores) as branch:
-            branch.yield_(
-                [
-                    [
-                        em.select(self.seen_by(r, column, keys), x, NEGATIVE_INFINITY)
-                        for x, column in zip(own, columns, strict=True)
-                    ]
-                    for r, own in enumerate(scores)
-                ]
-            )
-            branch.else_()
-            branch.yield_(scores)
-        scores = branch.result
+        scores = self.hidden(scores, edge, columns, keys)
         em.warp_sync()
-        maxima, sums, totals, weights = [], [], [], []
-        for r, own in enumerate(scores):
-            maximum = self.larger(em.warp_reduce("maxnum", em.tree("maxnum", own), LANES), state.maxima[r])
-            shift = self.finite(maximum)
-            decay = self.weight(state.maxima[r], shift)
-            exps = [self.weight(x, shift) for x in own]
-            sums.append(em.fmaf(state.sums[r], decay, em.tree("add", exps)))
-            maxima.append(maximum)
-            weights.append(exps)
-            totals.append([x * decay for x in state.totals[r]])
+        softmax, weights, decays = OnlineSoftmax.of(self, scores, LANES, state.softmax)
+        totals = [[x * decay for x in own] for own, decay in zip(state.totals, decays, strict=True)]
         for r, exps in enumerate(weights):
             row = (self.group * ROWS + r) * (config.keys + PAD)
             for j, x in enumerate(exps):
@@ -208,18 +190,7 @@ class PrefillF32(Problem):
             branch.yield_(self.weighted(totals, key, keys))
             branch.else_()
             branch.yield_(self.weighted(totals, None, keys))
-        return Running(maxima, sums, branch.result)
-
-    def seen_by(self, r: int, key: Index, keys: KeyRange) -> Value:
-        """Whether one of the thread's queries sees a key."""
-        return self.sees(self.rows[r], key, keys, self.mask_rows[r] if self.spec.mask_kind == "custom" else None)
-
-    def biased(self, r: int, product: Value, key: Index, last: Index) -> Value:
-        """The score of a product."""
-        bias = None
-        if self.spec.mask_kind == "bias":
-            bias = self.mask_value(self.mask_rows[r], self.em.imin(key, last))
-        return self.score(product, bias)
+        return Running(softmax, branch.result)
 
     def scores(self) -> list[list[Value]]:
         """Products of the thread's queries with its keys, in the tile."""
@@ -294,11 +265,11 @@ class PrefillF32(Problem):
                     with em.if_(em.cmpi("ult", quad, self.quads)):
                         em.st(em.vector(own), part, row * self.size + em.wide(quad * 4))
                 with em.if_(em.cmpi("eq", self.lane, 0)):
-                    em.st(em.vector([state.maxima[r], total]), sums, row * 2)
+                    em.st(em.vector([state.softmax.maxima[r], total]), sums, row * 2)
 
     def results(self, state: Running) -> Iterator[tuple[int, list[tuple[Index, Sequence[Value]]], Value]]:
         """Of each row of a thread: its number, the quads that the thread has of it, the sum of weights."""
-        for r, (own, total) in enumerate(zip(state.totals, state.sums, strict=True)):
+        for r, (own, total) in enumerate(zip(state.totals, state.softmax.sums, strict=True)):
             quads: list[tuple[Index, Sequence[Value]]] = [
                 (self.lane + LANES * p, own[4 * p : 4 * p + 4]) for p in range(self.parts)
             ]
@@ -336,9 +307,8 @@ def prefill_f32(
     split.write(device)
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
-        named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
         batch, _, tiles, parts = split.sizes(em, operands)
-        own = [*Problem.size_arguments(em, spec, named), *split.take(em, operands, scratch), em.i32(parts)]
+        own = [*Problem.size_arguments(em, spec, operands), *split.take(em, operands, scratch), em.i32(parts)]
         grid, shared = [tiles, spec.num_heads, batch * parts], config.shared_bytes(spec.head_dim)
         em.launch(symbol, grid, config.threads, [*operands, results[0], *own], shared=shared)
         split.join(em, operands, results[0], own)

@@ -20,9 +20,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.attention import NEGATIVE_INFINITY
 from rlx_mlir.codegen.gpu.attention_base import Problem, rounded_up
 from rlx_mlir.codegen.gpu.attention_join import MAX_PARTS, SplitKeys, part_of
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
+from rlx_mlir.codegen.gpu.attention_softmax import OnlineSoftmax, Running
 from rlx_mlir.codegen.gpu.emit import (
     DeviceEmitter,
     Index,
@@ -33,9 +35,10 @@ from rlx_mlir.codegen.gpu.emit import (
     tensor_map,
     vec,
 )
+from rlx_mlir.codegen.gpu.fragments import joined, row_of, scaled
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
-from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.codegen.specs.attention import AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["HopperConfig", "hopper_config", "prefill_hopper"]
@@ -98,12 +101,11 @@ def value_span(size: int) -> int:
 
 @dataclass(frozen=True)
 class _State:
-    """What a computing thread carries: its places in the rings, of its two rows maxima and sums, weights, results."""
+    """What a computing thread carries: its places in the rings, the softmax of its two rows, weights, results."""
 
     key_ring: Slot
     value_ring: Slot
-    maxima: list[Value]
-    sums: list[Value]
+    softmax: OnlineSoftmax
     weights: list[Value]
     totals: list[Value]
 
@@ -228,21 +230,17 @@ class PrefillHopper(Problem):
         self.leads = em.cmpi("eq", within, 0)
         row = self.own * QUERIES + (self.warp * 16 + (self.lane >> 2))
         row = self.first + row
-        self.rows = [row, row + 8]
+        rows = [row, row + 8]
         self.column = (self.lane & 3) * 2
-        last = self.queries - 1
-        self.mask_rows = [
-            self.mask_row(self.b, self.h, em.imin(own, last)) for own in self.rows if self.mask is not None
-        ]
+        self.take_rows(self.b, self.h, rows)
         em.mbarrier_wait(self.barriers, 0)
-        zero = em.const(0.0, "f32")
-        nothing = [em.const(NEGATIVE_INFINITY, "f32")] * 2, [zero] * 2, [zero] * (self.size // 2)
+        nothing = Running.empty(em, len(rows), 1, self.size // 2)
         with em.if_(em.cmpi("sgt", self.count, 0), nothing) as branch:
             state = self.walk()
-            branch.yield_((state.maxima, state.sums, state.totals[: self.size // 2]))
+            branch.yield_(Running(state.softmax, [state.totals[: self.size // 2]]))
             branch.else_()
             branch.yield_(nothing)
-        self.finish(*branch.result)
+        self.finish(branch.result.softmax, branch.result.totals[0])
 
     def walk(self) -> _State:
         """The state after all keys; at least one tile."""
@@ -263,7 +261,7 @@ class PrefillHopper(Problem):
         em, spec, keys, seen = self.em, self.spec, self.config.keys, self.seen
         position = seen.offset + self.first
         first: Index = 1
-        if spec.mask_kind in ("causal", "sliding_window"):
+        if spec.by_position:
             whole = em.imax(position + 1 - seen.lo, 0) // keys
             first = em.imax(self.count - whole, 1)
         last: Index = self.count
@@ -284,11 +282,11 @@ class PrefillHopper(Problem):
         self.arrive("keys empty", zero)
         self.clear_values()
         scores = self.transformed(scores, zero, True, mask)
-        maxima, sums, weights, _ = self.softmax(scores, None, None)
+        softmax, weights, _ = self.softmax(scores, None)
         totals = [em.const(0.0, "f32")] * (self.columns // 2)
         first = Slot(zero, zero)
         ring = em.advance(first, self.config.stages)
-        return _State(ring, first, maxima, sums, self.packed(weights), totals)
+        return _State(ring, first, softmax, self.packed(weights), totals)
 
     def step(self, tile: Value, state: _State, masked: bool) -> _State:
         """Adds a tile: the values of the one before are multiplied while its scores are computed."""
@@ -301,19 +299,13 @@ class PrefillHopper(Problem):
         products = em.wgmma_wait_tied(1, products)
         self.arrive("keys empty", state.key_ring.stage)
         scores = self.transformed(products, tile, masked, mask)
-        maxima, sums, weights, decays = self.softmax(scores, state.maxima, state.sums)
+        softmax, weights, decays = self.softmax(scores, state.softmax)
         # Weights pass through the wait, too: packed before, they would take registers that products still read.
         totals, weights = em.wgmma_wait_tied(0, (totals, weights))
         self.arrive("values empty", state.value_ring.stage)
-        totals = [x * decays[(i // 2) % 2] for i, x in enumerate(totals)]
-        return _State(
-            em.advance(state.key_ring, stages),
-            em.advance(state.value_ring, stages),
-            maxima,
-            sums,
-            self.packed(weights),
-            totals,
-        )
+        totals = scaled(totals, decays)
+        rings = em.advance(state.key_ring, stages), em.advance(state.value_ring, stages)
+        return _State(*rings, softmax, self.packed(weights), totals)
 
     def arrive(self, kind: str, stage: Index) -> None:
         """Tells that this warp group is done with a stage."""
@@ -398,7 +390,7 @@ class PrefillHopper(Problem):
         for half, row in enumerate(self.rows):
             limit, oldest = seen.hi - 1, None
             position = seen.offset + row
-            if spec.mask_kind in ("causal", "sliding_window"):
+            if spec.by_position:
                 limit = em.imin(limit, position)
             if spec.mask_kind == "sliding_window":
                 assert spec.window is not None
@@ -414,28 +406,11 @@ class PrefillHopper(Problem):
         return shown
 
     def softmax(
-        self, scores: list[Value], maxima: list[Value] | None, sums: list[Value] | None
-    ) -> tuple[list[Value], list[Value], list[Value], list[Value]]:
-        """(maxima, this thread's sums, weights, decays of what was summed before) of the thread's two rows."""
-        em = self.em
-        weights = list(scores)
-        new_maxima, new_sums, decays = [], [], []
-        for half in range(2):
-            places = [4 * n + 2 * half + e for n in range(len(scores) // 4) for e in range(2)]
-            maximum = em.warp_reduce("maxnum", em.tree("maxnum", [scores[i] for i in places]), 4)
-            if maxima is not None:
-                maximum = self.larger(maximum, maxima[half])
-            before = [] if maxima is None else [maxima[half]]
-            found = self.weights([*(scores[i] for i in places), *before], self.finite(maximum))
-            for i, weight in zip(places, found, strict=False):
-                weights[i] = weight
-            total = em.tree("add", [weights[i] for i in places])
-            if maxima is not None and sums is not None:
-                decays.append(found[-1])
-                total = em.fmaf(sums[half], decays[half], total)
-            new_maxima.append(maximum)
-            new_sums.append(total)
-        return new_maxima, new_sums, weights, decays
+        self, scores: list[Value], before: OnlineSoftmax | None
+    ) -> tuple[OnlineSoftmax, list[Value], list[Value]]:
+        """The softmax after a tile, its weights, and what is before them is multiplied by, of the thread's two rows."""
+        softmax, weights, decays = OnlineSoftmax.of(self, [row_of(scores, half) for half in range(2)], 4, before)
+        return softmax, joined(*weights), decays
 
     def packed(self, weights: list[Value]) -> list[Value]:
         """Weights as the left operand of the second product: accumulators have its order already."""
@@ -463,14 +438,14 @@ class PrefillHopper(Problem):
             em.fence_async()
             em.barrier(3, CONSUMERS * GROUP)
 
-    def finish(self, maxima: Sequence[Value], sums: Sequence[Value], totals: Sequence[Value]) -> None:
+    def finish(self, softmax: OnlineSoftmax, totals: Sequence[Value]) -> None:
         """result = total / sum"""
         em = self.em
-        totals_of_rows = [em.warp_reduce("add", x, 4) for x in sums]
+        sums = [em.warp_reduce("add", x, 4) for x in softmax.sums]
         with em.if_(em.cmpi("ugt", self.parts, 1)) as branch:
-            self.keep(maxima, totals_of_rows, totals)
+            self.keep(softmax.maxima, sums, totals)
             branch.else_()
-            self.write(maxima, totals_of_rows, totals)
+            self.write(softmax.maxima, sums, totals)
 
     def keep(self, maxima: Sequence[Value], sums: Sequence[Value], totals: Sequence[Value]) -> None:
         """Writes what a part of the keys gives, for the kernel that joins them."""
@@ -491,7 +466,7 @@ class PrefillHopper(Problem):
                     em.st(em.vector(pair), part, at + em.wide(8 * n))
                 with em.if_(em.cmpi("eq", self.column, 0)):
                     em.st(em.vector([maxima[half] * self.factor, sums[half]]), memory, row * 2)
-        if not self.hides:
+        if not self.spec.hides:
             return
 
         def put(r: int, group: Value, d: Index, value: Value) -> None:
@@ -506,7 +481,7 @@ class PrefillHopper(Problem):
         """Writes results, through this warp group's part of the tile of queries."""
         em = self.em
         scales = [self.normalising(x) for x in sums]
-        values = [x * scales[(i // 2) % 2] for i, x in enumerate(totals)]
+        values = scaled(totals, scales)
         barrier = self.own + 1
         em.barrier(barrier, GROUP)
         matrix = self.lane >> 3
@@ -518,7 +493,7 @@ class PrefillHopper(Problem):
             swizzled = ((matrix >> 1) + piece) ^ (row & 7)
             at = row * (2 * BOX) + swizzled * 16 + box * TILE * 2 * BOX
             em.stmatrix(em.at(target, at, "i8"), words)
-        if self.hides:
+        if self.spec.hides:
 
             def put(r: int, group: Value, d: Index, value: Value) -> None:
                 own = self.warp * 16 + group + 8 * r
@@ -570,8 +545,7 @@ class PrefillHopper(Problem):
         """Computes rows of this warp again where hidden values had a part."""
         rows = []
         for half, query in enumerate(self.rows):
-            own = [x for i, x in enumerate(values) if (i // 2) % 2 == half]
-            rows.append(Row(query, self.finite(maxima[half]), scales[half], own))
+            rows.append(Row(query, self.finite(maxima[half]), scales[half], row_of(values, half)))
         repair(self, (self.b, self.h, self.h // self.spec.group), self.seen, rows, put)
 
 
@@ -648,22 +622,22 @@ class _PrefillHost:
     def emit(self, em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         """The launches."""
         spec, config = self.spec, self.config
-        named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
+        q, k, v, *_ = operands
         batch, _, tiles, parts = self.split.sizes(em, operands)
-        keys, heads = em.dim(named["k"], spec.sequence_axis), batch * spec.num_heads
+        keys, heads = em.dim(k, spec.sequence_axis), batch * spec.num_heads
         # Heads of queries whose keys and values fit into the L2 cache, in whole groups.
         fitting = LIVE_BYTES // em.imax(keys * (4 * spec.head_dim), 1)
         live = em.imax(em.imin(fitting * spec.group, heads), 1)
-        lengths = Problem.size_arguments(em, spec, named)
+        lengths = Problem.size_arguments(em, spec, operands)
         own = [*self.split.take(em, operands, scratch), em.i32(parts)]
         em.launch(
             self.symbol,
             [tiles * heads, parts],
             _THREADS,
             [
-                self._map(em, batch, named["q"], spec.num_heads, TILE),
-                self._map(em, batch, named["k"], spec.kv_heads, config.keys),
-                self._map(em, batch, named["v"], spec.kv_heads, config.keys, value_span(spec.head_dim)),
+                self._map(em, batch, q, spec.num_heads, TILE),
+                self._map(em, batch, k, spec.kv_heads, config.keys),
+                self._map(em, batch, v, spec.kv_heads, config.keys, value_span(spec.head_dim)),
                 self._map(em, batch, results[0], spec.num_heads, QUERIES),
                 *operands,
                 results[0],

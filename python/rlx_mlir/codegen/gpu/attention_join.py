@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rlx_mlir.codegen.gpu.attention_base import KeyRange, Problem
+from rlx_mlir.codegen.attention import NEGATIVE_INFINITY, KeyRange
+from rlx_mlir.codegen.gpu.attention_base import Problem
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer, vec
 from rlx_mlir.codegen.gpu.kernel import HostEmitter, Scratch
-from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.codegen.specs.attention import AttentionSpec
 
-__all__ = ["JOIN_THREADS", "MAX_PARTS", "Join", "SplitKeys", "join", "join_shared_bytes", "part_of"]
+__all__ = ["JOIN_THREADS", "MAX_PARTS", "Join", "SplitKeys", "join", "join_shared_bytes", "part_of", "part_size"]
 
 WARP = 32
 JOIN_THREADS = 128
@@ -81,14 +82,19 @@ def _weighted(problem: Problem, part: Value, first: Index, count: Value, weights
     return loop.result
 
 
-def part_of(problem: Problem, keys: KeyRange, step: int, split: Index, parts: Index) -> KeyRange:
-    """One of `parts` parts of some keys: whole multiples of `step` but for the last, which empty ones may follow."""
+def part_size(problem: Problem, keys: KeyRange, step: int, parts: Index) -> tuple[Index, Index]:
+    """(how many keys there are, keys of each of `parts` parts of them: a multiple of `step`)"""
     em = problem.em
     span = em.imax(keys.hi - keys.lo, 0)
     each = (span + (parts - 1)) // parts
-    size = em.iceildiv(each, step) * step
+    return span, em.iceildiv(each, step) * step
+
+
+def part_of(problem: Problem, keys: KeyRange, step: int, split: Index, parts: Index) -> KeyRange:
+    """One of `parts` parts of some keys: whole multiples of `step` but for the last, which empty ones may follow."""
+    _, size = part_size(problem, keys, step, parts)
     lo = keys.lo + split * size
-    return KeyRange(keys.offset, lo, em.imin(lo + size, keys.hi))
+    return KeyRange(keys.offset, lo, problem.em.imin(lo + size, keys.hi))
 
 
 class Join(Problem):

@@ -17,11 +17,14 @@ from dataclasses import dataclass, replace
 
 from rlx_mlir.chips import sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.attention_base import Heads, KeyRange, Problem, Running, rounded_up
+from rlx_mlir.codegen.attention import KeyRange
+from rlx_mlir.codegen.gpu.attention_base import Heads, Problem, rounded_up
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
+from rlx_mlir.codegen.gpu.attention_softmax import OnlineSoftmax, Running
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, vec
+from rlx_mlir.codegen.gpu.fragments import row_of, scaled
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
-from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.codegen.specs.attention import AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["MmaConfig", "mma_config", "prefill_mma"]
@@ -98,15 +101,11 @@ class PrefillMma(Problem):
         self.copy(self.key_tile, config.keys, self.k, k, keys.lo, keys.hi)
         em.cp_async_commit()
         row = self.first + self.warp * (16 * config.tiles) + (self.lane >> 2)
-        self.rows = [row + 8 * half for half in range(2 * config.tiles)]
-        last = self.queries - 1
-        self.mask_rows = [self.mask_row(b, h, em.imin(own, last)) for own in self.rows] if self.mask is not None else []
+        self.take_rows(b, h, [row + 8 * half for half in range(2 * config.tiles)])
         em.cp_async_wait(1)
         em.barrier()
         fragments = [self.query_fragments(step) for step in range(self.size // 16)] if config.keep else None
-        low, zero = em.const(NEGATIVE_INFINITY, "f32"), em.const(0.0, "f32")
-        count = len(self.rows)
-        opening = Running([low] * count, [zero] * count, [[zero] * self.per_row] * config.tiles)
+        opening = Running.empty(em, len(self.rows), config.tiles, self.per_row)
         with em.loop(keys.lo, keys.hi, config.keys, opening, hint="key") as loop:
             loop.yield_(self.step(loop.iv, keys, k, v, fragments, loop.carry))
         em.cp_async_wait(0)
@@ -170,22 +169,9 @@ class PrefillMma(Problem):
         em.barrier()  # Values are there, and the keys are used up.
         self.copy(self.key_tile, config.keys, self.k, k, key + config.keys, keys.hi)
         em.cp_async_commit()
-        scores = self.scores(products, key, keys)
-        maxima, sums, weights = [], [], []
-        for r, own in enumerate(scores):
-            maximum = self.larger(em.warp_reduce("maxnum", em.tree("maxnum", own), 4), state.maxima[r])
-            decay, *exps = self.weights([state.maxima[r], *own], self.finite(maximum))
-            sums.append(em.fmaf(state.sums[r], decay, em.tree("add", exps)))
-            maxima.append(maximum)
-            weights.append(exps)
-            totals = state.totals[r // 2]
-            for place in self.places(r):
-                totals[place] = totals[place] * decay
-        return Running(maxima, sums, self.weighted(weights, state.totals))
-
-    def places(self, r: int) -> list[int]:
-        """Where a lane's row has its results among those of 16 queries: as in fragments, two of each row in turn."""
-        return [2 * (r % 2) + 4 * n + e for n in range(self.size // 8) for e in range(2)]
+        softmax, weights, decays = OnlineSoftmax.of(self, self.scores(products, key, keys), 4, state.softmax)
+        totals = [scaled(own, decays[2 * tile : 2 * tile + 2]) for tile, own in enumerate(state.totals)]
+        return Running(softmax, self.weighted(weights, totals))
 
     def products(self, fragments: list[list[list[Value]]] | None) -> list[list[Value]]:
         """Queries times keys: accumulators of 16 queries and 8 keys, by 16 queries, then by keys."""
@@ -208,34 +194,19 @@ class PrefillMma(Problem):
 
     def scores(self, products: list[list[Value]], key: Value, keys: KeyRange) -> list[list[Value]]:
         """What softmax is taken of, by row of this lane; hidden keys are -inf."""
-        em, config = self.em, self.config
+        config = self.config
         columns = [key + (self.lane & 3) * 2 + (8 * n + e) for n in range(config.keys // 8) for e in range(2)]
         last = keys.hi - 1
         scores: list[list[Value]] = []
         for r in range(len(self.rows)):
             tile, half = divmod(r, 2)
-            own = [products[tile][4 * n + 2 * half + e] for n in range(config.keys // 8) for e in range(2)]
+            own = row_of(products[tile], half)
             if not self.folded:
-                bias: list[Value | None] = [None] * len(own)
-                if self.spec.mask_kind == "bias":
-                    bias = [self.mask_value(self.mask_rows[r], em.imin(column, last)) for column in columns]
-                own = [self.score(x * self.query_factor, y) for x, y in zip(own, bias, strict=True)]
+                biases = [self.bias(r, column, last) for column in columns]
+                own = [self.score(x * self.query_factor, bias) for x, bias in zip(own, biases, strict=True)]
             scores.append(own)
         edge = self.edge(key, config.keys, self.first, config.queries, keys)
-        with em.if_(edge, scores) as branch:
-            shown = []
-            for r, own in enumerate(scores):
-                row = self.mask_rows[r] if self.spec.mask_kind == "custom" else None
-                shown.append(
-                    [
-                        em.select(self.sees(self.rows[r], column, keys, row), x, NEGATIVE_INFINITY)
-                        for x, column in zip(own, columns, strict=True)
-                    ]
-                )
-            branch.yield_(shown)
-            branch.else_()
-            branch.yield_(scores)
-        return branch.result
+        return self.hidden(scores, edge, columns, keys)
 
     def weighted(self, weights: list[list[Value]], totals: list[list[Value]]) -> list[list[Value]]:
         """totals + weights times values."""
@@ -266,9 +237,9 @@ class PrefillMma(Problem):
         inner = (self.lane & 3) * 4
         rows = []
         for r in range(count):
-            scale = self.normalising(em.warp_reduce("add", state.sums[r], 4))
-            values = [state.totals[r // 2][at] * scale for at in self.places(r)]
-            rows.append(Row(self.rows[r], self.finite(state.maxima[r]), scale, values))
+            scale = self.normalising(em.warp_reduce("add", state.softmax.sums[r], 4))
+            values = [x * scale for x in row_of(state.totals[r // 2], r % 2)]
+            rows.append(Row(self.rows[r], self.finite(state.softmax.maxima[r]), scale, values))
             for n in range(self.size // 8):
                 target = self.place(self.query_tile, row + 8 * r, n)
                 em.st(self.pair(values, 2 * n), em.at(target, inner, "i8"))
@@ -279,7 +250,7 @@ class PrefillMma(Problem):
             target = self.place(self.query_tile, own, d >> 3)
             em.st(em.narrow(value, self.element), target, d & 7)
 
-        if self.hides:
+        if self.spec.hides:
             repair(self, place, keys, rows, put)
             em.warp_sync()
         head = self.out.head(em, place[0], place[1])
@@ -323,14 +294,12 @@ def prefill_mma(
         kernel.emit()
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
-        named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
-        q = named["q"]
-        tiles = em.iceildiv(em.dim(q, spec.sequence_axis), config.queries)
+        tiles = em.iceildiv(em.dim(operands[0], spec.sequence_axis), config.queries)
         em.launch(
             symbol,
-            [tiles, spec.num_heads, Problem.batch(em, spec, q)],
+            [tiles, spec.num_heads, Problem.batch(em, spec, operands[0])],
             config.warps * WARP,
-            [*operands, results[0], *Problem.size_arguments(em, spec, named)],
+            [*operands, results[0], *Problem.size_arguments(em, spec, operands)],
             shared=config.shared_bytes(spec.head_dim),
         )
 

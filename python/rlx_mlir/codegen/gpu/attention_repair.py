@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.gpu.attention_base import KeyRange, Problem
+from rlx_mlir.codegen.attention import KeyRange
+from rlx_mlir.codegen.gpu.attention_base import Problem
 from rlx_mlir.codegen.gpu.emit import Index, Value
 
 __all__ = ["Row", "repair"]
@@ -90,8 +91,7 @@ def _row(
         query.append(em.select(one, x, 0.0))
     zeros = [em.const(0.0, "f32")] * len(places)
     with em.loop(keys.lo, keys.hi, 1, zeros, hint="key") as loop:
-        seen_row = mask_row if problem.spec.mask_kind == "custom" else None
-        sees = problem.sees(i, loop.iv, keys, seen_row)
+        sees = problem.sees(i, loop.iv, keys, mask_row)
         with em.if_(sees, loop.carry) as branch:
             key_row, value_row = problem.k.row(em, k, loop.iv), problem.v.row(em, v, loop.iv)
             product = em.const(0.0, "f32")

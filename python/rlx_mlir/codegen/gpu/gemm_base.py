@@ -20,6 +20,7 @@ from rlx_mlir.codegen.gpu.emit import BITS, GLOBAL, DeviceEmitter, Index, Value,
 from rlx_mlir.codegen.gpu.epilogue import DEVICE_UNARY
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 from rlx_mlir.codegen.gpu.kernel import check_counts
+from rlx_mlir.codegen.kernel import batch_element
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.codegen.specs.products import ProductSpec, known_product
 from rlx_mlir.codegen.structures import Structure
@@ -182,24 +183,6 @@ class Place:
     column: Index
 
 
-def batch_element(gemm: Gemm, sizes: Sizes, batch: Index, shape: Shape) -> Index:
-    """Which batch element of an operand belongs to one of the output."""
-    own = (*([1] * (len(sizes.batch) - len(shape) + 2)), *shape[:-2])
-    if not sizes.batch or all(size == 1 for size in own):
-        return 0
-    if all(mine != 1 or size == 1 for mine, size in zip(own, sizes.batch, strict=True)):
-        return batch
-    element: Index = 0
-    stride: Index = 1
-    rest = batch
-    for size, mine in reversed(list(zip(sizes.batch, own, strict=True))):
-        if mine != 1:
-            element = element + rest % size * stride
-            stride = stride * size
-        rest = rest // size
-    return element
-
-
 def tile_place(em: DeviceEmitter, gemm: Gemm, sizes: Sizes, tile: Tile) -> Place:
     """The block's tile: blocks that follow each other sweep a group of row tiles, column by column."""
     rows, columns = em.iceildiv(sizes.m, tile.bm), em.iceildiv(sizes.n, tile.bn)
@@ -218,8 +201,8 @@ def tile_place(em: DeviceEmitter, gemm: Gemm, sizes: Sizes, tile: Tile) -> Place
         row, column = first + inside % height, inside // height
     return Place(
         batch,
-        batch_element(gemm, sizes, batch, gemm.x_shape),
-        batch_element(gemm, sizes, batch, gemm.w_shape),
+        batch_element(batch, sizes.batch, gemm.x_shape),
+        batch_element(batch, sizes.batch, gemm.w_shape),
         row * tile.bm,
         column * tile.bn,
     )
@@ -312,7 +295,7 @@ def swizzle(line: Index, chunk: Index, chunks: int, pairs: int = 1) -> Index:
 class TileLoader:
     """Copies a tile of `lines` lines, `span` elements each, from a matrix of rows into shared memory, swizzled.
 
-    What lies beyond the matrix becomes zeros. ld: elements between lines. transposed: of a weight whose lines are
+    What lies beyond the matrix becomes zeros. ld: elements between lines. transposed: whether lines are rows of x or
     columns of N, else lines of K. pairs: as for `swizzle`.
     """
 
@@ -617,10 +600,10 @@ def open_kernel(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, splits: in
 
 
 def x_loader(em: DeviceEmitter, body: Body, tile: Tile, element: str, piece: int) -> TileLoader:
-    """What copies tiles of x."""
+    """What copies tiles of x, whose lines are rows, as `fill` of a weight's loader does."""
     sizes, place = body.sizes, body.place
     base = em.at(body.x, offset64(em, (offset64(em, (place.x_batch, sizes.m)), sizes.k)), element)
-    return TileLoader(em, base, sizes.k, element, tile.bm, tile.bk, piece, tile.threads)
+    return TileLoader(em, base, sizes.k, element, tile.bm, tile.bk, piece, tile.threads, transposed=True)
 
 
 def dense_loaders(

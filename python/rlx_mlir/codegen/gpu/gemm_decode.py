@@ -7,13 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value
-from rlx_mlir.codegen.gpu.gemm_base import Extent, Tasks, swizzle
+from rlx_mlir.codegen.gpu.gemm_base import Body, Extent, Tasks, swizzle
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 from rlx_mlir.codegen.gpu.gemm_fma import PAD
 from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
 from rlx_mlir.formats.descriptions import RUN
+from rlx_mlir.formats.planes import PlaneLayout
 
-__all__ = ["DecodeLoader", "store_halves", "store_transposed", "tile_runs"]
+__all__ = ["DecodeLoader", "packed_rows", "store_halves", "store_transposed", "tile_runs"]
+
+
+def packed_rows(em: DeviceEmitter, body: Body, layout: PlaneLayout, n: int, k: int) -> list[PackedRows]:
+    """The rows of each weight, [N, K] in planes."""
+    return [PackedRows(em, layout, k, pointer, n) for pointer in body.weights]
 
 
 def tile_runs(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.gemm_base import Access, Extent, Ring
 from rlx_mlir.codegen.gpu.gemm_config import Tile
-from rlx_mlir.codegen.gpu.gemm_decode import store_halves, tile_runs
+from rlx_mlir.codegen.gpu.gemm_decode import packed_rows, store_halves, tile_runs
 from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, chunk_place
 from rlx_mlir.codegen.gpu.gemm_ring import Sums
 from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
@@ -87,7 +87,7 @@ class ExactMmaCore(MmaCore):
     def weight_loaders(self, access: Access) -> Sequence[_Loader]:
         """What decodes tiles to integers."""
         em = self.em
-        packed = [PackedRows(em, self._layout, self._k, pointer, self._n) for pointer in self.body.weights]
+        packed = packed_rows(em, self.body, self._layout, self._n, self._k)
         return [_Loader(em, own, self.tile, self.element) for own in packed]
 
     def multiply(self, stage: Value, sums: Sums, copy: Callable[[], None]) -> Sums:

@@ -28,11 +28,10 @@ from rlx_mlir.codegen.gpu.gemm_base import (
     guard,
     offset64,
     swizzle,
-    together,
 )
 from rlx_mlir.codegen.gpu.gemm_config import FMA_TILES, Tile
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, line_access, product_kernel
-from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, WarpTile
+from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, TileCore
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 
 __all__ = ["PAD", "FmaCore", "TransposingLoader", "fma_core", "gemm_fma"]
@@ -85,14 +84,15 @@ class TransposingLoader:
                 em.cp_async(em.at(target, self.place(local, k), "f32"), source, 4, count=size)
 
 
-class FmaCore:
+class FmaCore(TileCore):
     """Products of one thread: rows in groups of four, 16 apart, and columns in groups of four, 32 apart.
 
     Accumulators are of each product, row and group of columns.
     """
 
     def __init__(self, tile: Tile, products: int, *, transpose_rhs: bool, stride: int | None = None) -> None:
-        self.tile, self.products, self.transpose_rhs, self.stride = tile, products, transpose_rhs, stride
+        super().__init__(tile, products)
+        self.transpose_rhs, self.stride = transpose_rhs, stride
         self.row_groups, self.column_groups = tile.wm // 16, tile.wn // 32
 
     def parts(self, ring: Ring) -> None:
@@ -104,8 +104,7 @@ class FmaCore:
 
     def bind(self, em: DeviceEmitter, body: Body, access: Access) -> None:
         """Makes `em`, in a kernel with this body, what code goes to."""
-        self.em, self.body = em, body
-        self.warp = WarpTile.of(em, self.tile)
+        super().bind(em, body, access)
         tile, sizes = self.tile, body.sizes
         start = offset64(em, (offset64(em, (body.place.x_batch, sizes.m)), sizes.k))
         base = em.at(body.x, start, "f32")
@@ -123,22 +122,6 @@ class FmaCore:
             TransposingLoader(em, em.at(pointer, start, "f32"), self.stride or sizes.k, tile.bn, tile.bk, tile.threads)
             for pointer in body.weights
         ]
-
-    def issue_x(self, stage: Value, step: Index) -> None:
-        """Starts the copies of a step of x."""
-        em, tile, body = self.em, self.tile, self.body
-        along = (step * tile.bk, body.limit, 0)
-        self.x_loader.fill(em.at(stage, self.x_part, "i8"), (body.place.row, body.sizes.m, tile.bm), along)
-
-    def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
-        """Starts those of the weights."""
-        em, tile, body = self.em, self.tile, self.body
-        along = (step * tile.bk, body.limit, 0)
-        columns = (body.place.column, body.sizes.n, tile.bn)
-        return together(
-            loader.fill(em.at(stage, part, "i8"), columns, along)
-            for loader, part in zip(self.w_loaders, self.w_parts, strict=True)
-        )
 
     def zeros(self) -> Sums:
         """Accumulators of nothing."""
@@ -193,12 +176,8 @@ class FmaCore:
 
 def fma_core(gemm: Gemm) -> Callable[[Tile], FmaCore]:
     """What multiplies dense operands by a tile."""
-    products = gemm.program.accumulators
-
-    def make(tile: Tile) -> FmaCore:
-        return FmaCore(tile, products, transpose_rhs=gemm.transpose_rhs, stride=gemm.w_stride)
-
-    return make
+    products, across, stride = gemm.program.accumulators, gemm.transpose_rhs, gemm.w_stride
+    return lambda tile: FmaCore(tile, products, transpose_rhs=across, stride=stride)
 
 
 def gemm_fma(chip: str, gemm: Gemm) -> DeviceKernel:

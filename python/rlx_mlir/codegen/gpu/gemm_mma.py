@@ -24,15 +24,14 @@ from rlx_mlir.codegen.gpu.gemm_base import (
     dense_loaders,
     size_bytes,
     swizzle,
-    together,
     x_loader,
 )
 from rlx_mlir.codegen.gpu.gemm_config import MMA_TILES, TF32_TILES, Tile
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, line_access, product_kernel
-from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, WarpTile
+from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, TileCore, WarpTile
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 
-__all__ = ["MmaCore", "gemm_mma", "gemm_tf32", "mma_core", "stage_fragments"]
+__all__ = ["FragmentCore", "MmaCore", "gemm_mma", "gemm_tf32", "mma_core"]
 
 
 def chunk_place(line: Index, chunk: Index, chunks: int) -> Index:
@@ -52,18 +51,34 @@ def a_fragments(
     return [em.ldmatrix(em.at(place, 16 * i * chunks * 16, "i8")) for i in range(tile.wm // 16)]
 
 
-class MmaCore:
-    """Fragments and products of one warp, for operands in a stage of the ring; f32 operands are rounded to tf32.
+class FragmentCore(TileCore):
+    """A core whose accumulators are of each product, of each 16 rows, of each 8 columns, the four of m16n8."""
 
-    Accumulators are a flat list: of each product, of each 16 rows, of each 8 columns, the four of m16n8.
-    """
+    def __init__(self, tile: Tile, products: int) -> None:
+        super().__init__(tile, products)
+        self.rows, self.columns = tile.wm // 16, tile.wn // 8
+
+    def zeros(self) -> Sums:
+        """Accumulators of nothing."""
+        return [[[[self.em.const(0.0, "f32")] * 4] * self.columns] * self.rows] * self.products
+
+    def stage(self, staged: Staged, sums: Sums) -> None:
+        """Stores the warp's accumulators: a thread has two neighbouring columns of rows lane / 4 and lane / 4 + 8."""
+        em, row, column = self.em, self.warp.lane // 4, self.warp.lane % 4 * 2
+        for product, own in enumerate(sums):
+            for i, j, half in itertools.product(staged.blocks(), range(len(own[0])), range(2)):
+                values = em.vector(own[i][j][2 * half : 2 * half + 2])
+                staged.store(values, product, row + (16 * i + 8 * half), column + 8 * j)
+
+
+class MmaCore(FragmentCore):
+    """Fragments and products of one warp, for operands in a stage of the ring; f32 operands are rounded to tf32."""
 
     def __init__(
         self, tile: Tile, element: str, products: int, *, transpose_rhs: bool, stride: int | None = None
     ) -> None:
-        self.tile, self.element, self.products = tile, element, products
-        self.transpose_rhs, self.stride = transpose_rhs, stride
-        self.rows, self.columns = tile.wm // 16, tile.wn // 8
+        super().__init__(tile, products)
+        self.element, self.transpose_rhs, self.stride = element, transpose_rhs, stride
         self.kind = "tf32" if element == "f32" else element
         self.width = 16 // size_bytes(element)
 
@@ -75,8 +90,7 @@ class MmaCore:
 
     def bind(self, em: DeviceEmitter, body: Body, access: Access) -> None:
         """Makes `em`, in a kernel with this body, what code goes to."""
-        self.em, self.body = em, body
-        self.warp = WarpTile.of(em, self.tile)
+        super().bind(em, body, access)
         self.x_loader = x_loader(em, body, self.tile, self.element, access.x)
         self.w_loaders = self.weight_loaders(access)
 
@@ -98,26 +112,6 @@ class MmaCore:
         """How weights are swizzled: fragments of tf32 from lines along N are read element by element, four lines at
         once."""
         return 2 if self.kind == "tf32" and not self.transpose_rhs else 1
-
-    def issue_x(self, stage: Value, step: Index) -> None:
-        """Starts the copies of a step of x."""
-        em, tile, body = self.em, self.tile, self.body
-        along = (step * tile.bk, body.limit, 0)
-        self.x_loader.issue(em.at(stage, self.x_part, "i8"), (body.place.row, body.sizes.m, tile.bm), along)
-
-    def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
-        """Starts those of the weights."""
-        em, tile, body = self.em, self.tile, self.body
-        along = (step * tile.bk, body.limit, 0)
-        columns = (body.place.column, body.sizes.n, tile.bn)
-        return together(
-            loader.fill(em.at(stage, part, "i8"), columns, along)
-            for loader, part in zip(self.w_loaders, self.w_parts, strict=True)
-        )
-
-    def zeros(self) -> Sums:
-        """Accumulators of nothing."""
-        return [[[[self.em.const(0.0, "f32")] * 4] * self.columns] * self.rows] * self.products
 
     def _rounded(self, registers: list[Value]) -> list[Value]:
         """Registers as the tensor cores take them: f32 rounded to tf32, not cut off."""
@@ -177,28 +171,11 @@ class MmaCore:
                     own[:] = [em.mma(self.kind, left, right, four) for right, four in zip(b, own, strict=True)]
         return sums
 
-    def stage(self, staged: Staged, sums: Sums) -> None:
-        """Stores the warp's accumulators: a thread has two neighbouring columns of rows lane / 4 and lane / 4 + 8."""
-        stage_fragments(self.em, staged, self.warp.lane, sums)
-
-
-def stage_fragments(em: DeviceEmitter, staged: Staged, lane: Value, sums: Sums) -> None:
-    """Stores accumulators of m16n8."""
-    row, column = lane // 4, lane % 4 * 2
-    for product, own in enumerate(sums):
-        for i, j, half in itertools.product(staged.blocks(), range(len(own[0])), range(2)):
-            values = em.vector(own[i][j][2 * half : 2 * half + 2])
-            staged.store(values, product, row + (16 * i + 8 * half), column + 8 * j)
-
 
 def mma_core(gemm: Gemm) -> Callable[[Tile], MmaCore]:
     """What multiplies dense operands by a tile."""
-    products = gemm.program.accumulators
-
-    def make(tile: Tile) -> MmaCore:
-        return MmaCore(tile, gemm.element, products, transpose_rhs=gemm.transpose_rhs, stride=gemm.w_stride)
-
-    return make
+    products, across, stride = gemm.program.accumulators, gemm.transpose_rhs, gemm.w_stride
+    return lambda tile: MmaCore(tile, gemm.element, products, transpose_rhs=across, stride=stride)
 
 
 def gemm_mma(chip: str, gemm: Gemm) -> DeviceKernel:

@@ -34,12 +34,12 @@ from rlx_mlir.codegen.gpu.gemm_base import (
     x_loader,
 )
 from rlx_mlir.codegen.gpu.gemm_config import DECODE_FMA_TILES, EXACT_TILES, MMA_TILES, QUANT_TILES, Tile
-from rlx_mlir.codegen.gpu.gemm_decode import DecodeLoader, store_halves, store_transposed
+from rlx_mlir.codegen.gpu.gemm_decode import DecodeLoader, packed_rows, store_halves, store_transposed
 from rlx_mlir.codegen.gpu.gemm_exact import ExactMmaCore
 from rlx_mlir.codegen.gpu.gemm_fma import FmaCore
 from rlx_mlir.codegen.gpu.gemm_host import arguments_of, product_kernel
-from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, stage_fragments
-from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, WarpTile
+from rlx_mlir.codegen.gpu.gemm_mma import FragmentCore, MmaCore, a_fragments
+from rlx_mlir.codegen.gpu.gemm_ring import Sums
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.gpu.planes import PackedRows, quad_at, signed_bytes
 from rlx_mlir.formats.descriptions import RUN
@@ -64,10 +64,8 @@ class DecodedMmaCore(MmaCore):
         """What decodes tiles."""
         em = self.em
         store = store_halves(em, self.tile, self.element)
-        return [
-            DecodeLoader(em, PackedRows(em, self._layout, self._k, pointer, self._n), self.tile, store)
-            for pointer in self.body.weights
-        ]
+        packed = packed_rows(em, self.body, self._layout, self._n, self._k)
+        return [DecodeLoader(em, rows, self.tile, store) for rows in packed]
 
 
 class DecodedFmaCore(FmaCore):
@@ -81,10 +79,8 @@ class DecodedFmaCore(FmaCore):
         """What decodes tiles."""
         em = self.em
         store = store_transposed(em, self.tile)
-        return [
-            DecodeLoader(em, PackedRows(em, self._layout, self._k, pointer, self._n), self.tile, store)
-            for pointer in self.body.weights
-        ]
+        packed = packed_rows(em, self.body, self._layout, self._n, self._k)
+        return [DecodeLoader(em, rows, self.tile, store) for rows in packed]
 
 
 @dataclass(frozen=True)
@@ -96,15 +92,12 @@ class _WeightParts:
     minimum: int | None
 
 
-class IntegerCore:
-    """Integer products of a block's tile, and their sum by scales.
-
-    Accumulators are those of `MmaCore`.
-    """
+class IntegerCore(FragmentCore):
+    """Integer products of a block's tile, and their sum by scales."""
 
     def __init__(self, tile: Tile, products: int, layout: PlaneLayout, n: int, k: int) -> None:
-        self.tile, self.products, self.layout, self.n, self.k = tile, products, layout, n, k
-        self.rows, self.columns = tile.wm // 16, tile.wn // 8
+        super().__init__(tile, products)
+        self.layout, self.n, self.k = layout, n, k
         self.runs = tile.bk // RUN
         self.halves = max(1, RUN // layout.sub)
 
@@ -120,7 +113,7 @@ class IntegerCore:
         self.scale_part = ring.take(4 * tile.bm * self.runs)
         self.sum_part = ring.take(4 * tile.bm * self.runs) if self._needs_sums else 0
         factors = 4 * tile.bn * self.runs * self.halves
-        self.w_parts = [
+        self.packed_parts = [
             _WeightParts(
                 tuple(ring.take(plane.nbytes * tile.bn * self.runs) for plane in layout.quants),
                 ring.take(factors),
@@ -131,30 +124,22 @@ class IntegerCore:
 
     def bind(self, em: DeviceEmitter, body: Body, access: Access) -> None:
         """Makes `em`, in a kernel with this body, what code goes to."""
-        self.em, self.body = em, body
-        self.warp = WarpTile.of(em, self.tile)
+        super().bind(em, body, access)
         self.x_loader = x_loader(em, body, self.tile, "i8", 16)
-        self.packed = [PackedRows(em, self.layout, self.k, pointer, self.n) for pointer in body.weights]
-
-    def zeros(self) -> Sums:
-        """Accumulators of nothing."""
-        return [[[[self.em.const(0.0, "f32")] * 4] * self.columns] * self.rows] * self.products
+        self.packed = packed_rows(em, body, self.layout, self.n, self.k)
 
     # -- into the ring ------------------------------------------------------------------------------------------------
 
     def issue_x(self, stage: Value, step: Index) -> None:
         """Starts the copies of a step of x."""
-        em, tile, body = self.em, self.tile, self.body
-        along = (step * tile.bk, body.limit, 0)
-        rows = (body.place.row, body.sizes.m, tile.bm)
-        self.x_loader.issue(em.at(stage, self.x_part, "i8"), rows, along)
+        super().issue_x(stage, step)
         self._x_factors(stage, step * self.runs)
 
     def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
         """Starts those of the weights, whose scales are stored later."""
         first = step * self.runs
         return together(
-            self._weight(stage, first, own, parts) for own, parts in zip(self.packed, self.w_parts, strict=True)
+            self._weight(stage, first, own, parts) for own, parts in zip(self.packed, self.packed_parts, strict=True)
         )
 
     def _weight(self, stage: Value, first: Index, own: PackedRows, parts: _WeightParts) -> Callable[[], None]:
@@ -277,7 +262,7 @@ class IntegerCore:
             totals = self._totals(stage, a, run)
             if run == 0:
                 copy()
-            for parts, own in zip(self.w_parts, sums, strict=True):
+            for parts, own in zip(self.packed_parts, sums, strict=True):
                 self._run(stage, parts, run, a, scales, totals, own)
         return sums
 
@@ -333,10 +318,6 @@ class IntegerCore:
                         values[e : e + 1] = [values[e] + value if half else value]
                 pairs = enumerate(zip(values, sums[i][j], strict=True))
                 sums[i][j] = [em.fmaf(value, scales[i][e // 2], total) for e, (value, total) in pairs]
-
-    def stage(self, staged: Staged, sums: Sums) -> None:
-        """Stores the warp's accumulators."""
-        stage_fragments(self.em, staged, self.warp.lane, sums)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -8,15 +8,26 @@ whatever fragments look like.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
-from rlx_mlir.codegen.gpu.gemm_base import Access, Body, Gemm, Ring, both, guard, open_kernel, pipeline
+from rlx_mlir.codegen.gpu.gemm_base import (
+    Access,
+    Body,
+    Gemm,
+    Ring,
+    WeightLoader,
+    both,
+    guard,
+    open_kernel,
+    pipeline,
+    together,
+)
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 
-__all__ = ["Core", "Staged", "WarpTile", "ring_kernel", "shared_bytes"]
+__all__ = ["Core", "Staged", "TileCore", "WarpTile", "ring_kernel", "shared_bytes"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,39 @@ class Core(Protocol):
 
     def stage(self, staged: Staged, sums: Sums) -> None:
         """Stores the warp's accumulators of the rows that `staged` holds."""
+
+
+class TileCore:
+    """What cores share that have a part of a stage for a tile of x, and one for a tile of each weight."""
+
+    em: DeviceEmitter
+    body: Body
+    x_part: int
+    w_parts: list[int]
+    x_loader: WeightLoader
+    w_loaders: Sequence[WeightLoader]
+
+    def __init__(self, tile: Tile, products: int) -> None:
+        self.tile, self.products = tile, products
+
+    def bind(self, em: DeviceEmitter, body: Body, access: Access) -> None:
+        """Makes `em`, in a kernel with this body, what code goes to."""
+        self.em, self.body, self.warp = em, body, WarpTile.of(em, self.tile)
+
+    def issue_x(self, stage: Value, step: Index) -> None:
+        """Starts the copies of a step of x."""
+        tile, body = self.tile, self.body
+        rows, along = (body.place.row, body.sizes.m, tile.bm), (step * tile.bk, body.limit, 0)
+        self.x_loader.fill(self.em.at(stage, self.x_part, "i8"), rows, along)
+
+    def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
+        """Starts those of the weights."""
+        em, tile, body = self.em, self.tile, self.body
+        columns, along = (body.place.column, body.sizes.n, tile.bn), (step * tile.bk, body.limit, 0)
+        return together(
+            loader.fill(em.at(stage, part, "i8"), columns, along)
+            for loader, part in zip(self.w_loaders, self.w_parts, strict=True)
+        )
 
 
 @dataclass(frozen=True)

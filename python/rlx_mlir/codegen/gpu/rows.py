@@ -28,6 +28,7 @@ from rlx_mlir.codegen.row_graph import (
     Plan,
     RowProgram,
     Sink,
+    rows_of,
     split_rows,
 )
 
@@ -135,7 +136,7 @@ def _sizes(em: HostEmitter, graph: Graph, buffers: Sequence[Value]) -> dict[str,
     """The sizes that a kernel works with, by name; `buffers` are the operands and then the results."""
     program = graph.program
     by_name = {operand.name: buffer for operand, buffer in zip(program.operands, buffers, strict=False)}
-    found: dict[str, Index] = {"rows": _row_count(em, by_name[graph.space.name], graph.space.width)}
+    found: dict[str, Index] = {"rows": rows_of(em, by_name[graph.space.name], graph.space.width)}
     leading = [em.dim(by_name[graph.space.name], axis) for axis in range(len(graph.leading))]
     found["positions"] = leading[graph.axis] if leading else 1
     found["per_position"] = found["per_batch"] = graph.inner
@@ -145,21 +146,13 @@ def _sizes(em: HostEmitter, graph: Graph, buffers: Sequence[Value]) -> dict[str,
         found["per_batch"] = found["per_batch"] * size
     for number, operand in enumerate(program.operands):
         if operand.role == "periodic":
-            found[f"period{number}"] = _row_count(em, by_name[operand.name], operand.width)
+            found[f"period{number}"] = rows_of(em, by_name[operand.name], operand.width)
         if operand.role == "table":
             found[f"table{number}"] = em.dim(by_name[operand.name], 0)
     for number, result in enumerate(program.results):
         if result.pos is not None:
             found[f"cache{number}"] = em.dim(buffers[len(program.operands) + number], 1)
     return found
-
-
-def _row_count(em: HostEmitter, buffer: Value, width: int | None) -> Index:
-    _, leading, count = split_rows(buffer.type, width)
-    total: Index = count
-    for axis in range(len(leading)):
-        total = total * em.dim(buffer, axis)
-    return total
 
 
 def _wide(em: DeviceEmitter, size: Index) -> Index:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
@@ -12,22 +11,16 @@ from rlx_mlir.formats import get_format
 
 __all__ = [
     "LAYOUTS",
-    "LOG2_E",
-    "NEGATIVE_INFINITY",
     "AttentionSpec",
     "CacheSpec",
     "check_attention",
     "head_width",
-    "score_unit",
 ]
 
 LAYOUTS = ("packed", "bshd", "bhsd")
 MASK_KINDS = ("none", "causal", "sliding_window", "custom", "bias")
 ELEMENTS = ("f32", "f16", "bf16")
 KEPT = ("q8_0", "q4_0")
-
-NEGATIVE_INFINITY = float("-inf")
-LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -70,6 +63,16 @@ class AttentionSpec:
         return self.num_heads // self.kv_heads
 
     @property
+    def by_position(self) -> bool:
+        """Whether positions say which keys a query sees: none behind it, or of these the nearest alone."""
+        return self.mask_kind in ("causal", "sliding_window")
+
+    @property
+    def hides(self) -> bool:
+        """Whether a query may not see keys that others do."""
+        return self.by_position or self.mask_kind == "custom"
+
+    @property
     def one_storage(self) -> bool:
         """Whether keys and values are elements of one type."""
         return self.k_scheme is self.v_scheme is None and element_of(self.k) == element_of(self.v)
@@ -105,11 +108,6 @@ class CacheSpec:
     pos: str
     scheme: str
     order: tuple[int, ...]
-
-
-def score_unit(spec: AttentionSpec) -> float:
-    """What scores are multiplied by where they are kept: log2(e), or 1 where a bias is added to them."""
-    return 1.0 if spec.mask_kind == "bias" else LOG2_E
 
 
 def head_width(spec: AttentionSpec, scheme: str | None) -> int:
