@@ -2,11 +2,17 @@
 """Plants random small faults in kernels, patterns and plans, and says whether quick tests find them, or slow ones.
 
 ``python test/mutations.py --count 20`` changes one place of one file at a time, in a copy of the package: an operator
-becomes another, a comparison includes its bound or leaves it out, a number is one more, a condition its opposite. It
-runs the quick tests of that file's code up to the first that fails, and where they find nothing, the slow ones of the
-same files too. What only slow tests find says that too few cases are quick; what none finds says that a test is
-missing, or that the change means nothing. ``--seed`` draws other faults, ``--only TEXT`` takes sources whose path has
-that text, ``--skip 50`` goes on after as many, ``--quick`` leaves out the slow tests, which take most of the time.
+becomes another, or its operands change places, a comparison includes its bound or leaves it out, a number is one more
+(one with a fraction twice as large), a condition is its opposite, and a guard, which returns, raises or goes on, is
+dropped. It runs the quick tests of that file's code up to the first that fails, and where they find nothing, the slow
+ones of the same files too. What only slow tests find says that too few cases are quick; what none finds says that a
+test is missing, or that the change means nothing. ``--seed`` draws other faults, ``--only TEXT`` takes sources whose
+path has that text, ``--skip 50`` goes on after as many, ``--quick`` leaves out the slow tests, which take most of the
+time.
+
+``--results FILE`` appends a line of JSON for each fault, and takes from there what became of faults before, so that a
+run may end at any time, after ``--minutes`` say, and go on later: without ``--quick``, those that quick tests didn't
+find are left to the slow ones alone.
 """
 
 from __future__ import annotations
@@ -14,13 +20,16 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import math
 import random
+import re
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from planted import ROOT, Copy
@@ -37,15 +46,35 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/rows.py", ("cpu_rows",)),
     ("codegen/cpu/conv.py", ("cpu_conv",)),
     ("codegen/cpu/panels.py", ("cpu_gemm",)),
+    ("codegen/cpu/conv2d*.py", ("cpu_conv2d", "cpu_conv2d_channels", "cpu_conv2d_panels", "cpu_conv2d_winograd")),
+    ("codegen/cpu/pool.py", ("cpu_pool",)),
+    ("codegen/cpu/fft.py", ("cpu_fft",)),
+    ("codegen/cpu/gather.py", ("cpu_gather",)),
+    ("codegen/cpu/top_k.py", ("cpu_top_k",)),
     ("codegen/gpu/attention_*.py", ("gpu_attention",)),
     ("codegen/gpu/gemv*.py", ("gpu_gemv", "gpu_float8", "gpu_choices", "gpu_tune")),
     ("codegen/gpu/norm.py", ("gpu_norm",)),
     ("codegen/gpu/reduce.py", ("gpu_reduce",)),
     ("codegen/gpu/recurrence*.py", ("gpu_sequence",)),
     ("codegen/gpu/top_k.py", ("gpu_top_k",)),
+    ("codegen/gpu/gemm_[fmq]*.py", ("gpu_gemm", "gpu_gemm_fma", "gpu_gemm_mma", "gpu_gemm_quant", "gpu_float8")),
+    ("codegen/gpu/gather.py", ("gpu_gather",)),
+    ("codegen/gpu/pointwise.py", ("gpu_pointwise", "gpu_broadcast")),
+    ("codegen/gpu/transpose.py", ("gpu_moves",)),
+    ("codegen/gpu/conv2d.py", ("gpu_conv2d",)),
+    ("rewriting/*.py", ("rewriting", "own_passes")),
+    ("lowering/raising/*.py", ("lit:raise-blocks", "raise_blocks")),
+    ("lowering/fold_constants.py", ("lit:fold-constants", "fold_constants")),
+    ("lowering/split.py", ("lit:split-kernels", "split_kernels")),
+    ("lowering/bind_dims.py", ("lit:bind-dims", "bind_dims")),
+    ("lowering/parameters.py", ("lit:hoist-params", "lit:pack-weights", "prepare", "compile_ops")),
+    ("lowering/quantization.py", ("lit:quant", "quantize")),
     ("lowering/fuse*.py", ("lit:fuse", "roundings", "compile_ops", "compile_block")),
     ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "llama", "families", "mtp_head", "compile_block")),
     ("lowering/plan.py", ("dynamic_sizes", "donation", "compile_ops")),
+    ("lowering/lir.py", ("lit:lir-plan", "control_kernels", "donation", "compile_ops")),
+    ("lowering/plan_[rt]*.py", ("lit:lir-plan", "control_kernels", "dynamic_sizes")),
+    ("lowering/donation.py", ("lit:lir-plan-ties", "donation")),
     ("lowering/outline.py", ("lit:outline", "split_kernels", "donation", "compile_ops")),
     ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "float8", "compile_ops")),
 )
@@ -58,7 +87,12 @@ _BINARY = {
     ast.LShift: ">>",
     ast.BitAnd: "|",
 }
+#: Whose operands may change places: what that gives has a meaning, and another one.
+_ORDERED = (ast.Sub, ast.FloorDiv, ast.Mod)
+_BOOLEAN = {ast.And: "or", ast.Or: "and"}
 _COMPARE = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
+#: What becomes of a change; LEFT: quick tests don't find it, and slow ones weren't asked.
+FOUND, BY_SLOW, NOT_FOUND, LEFT = "found", "by slow tests", "not found", "not by quick"
 #: Seconds for tests; a change after which they don't end is found.
 SECONDS = 900.0
 
@@ -69,6 +103,7 @@ class Mutation:
 
     Attributes:
         file: of the project.
+        digest: of the source, so that offsets mean the same.
         line: where it stands, for people.
         begin: the first character that changes.
         end: the first one after these.
@@ -77,6 +112,7 @@ class Mutation:
     """
 
     file: str
+    digest: int
     line: int
     begin: int
     end: int
@@ -90,6 +126,7 @@ class Mutation:
 
 def mutations_of(file: str, source: str, tests: tuple[str, ...]) -> list[Mutation]:
     """Every change of a file that this script knows, in functions alone."""
+    digest = zlib.crc32(source.encode())
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -106,7 +143,7 @@ def mutations_of(file: str, source: str, tests: tuple[str, ...]) -> list[Mutatio
     found = []
 
     def change(line: int, begin: int, end: int, text: str) -> None:
-        found.append(Mutation(file, line, begin, end, text, tests))
+        found.append(Mutation(file, digest, line, begin, end, text, tests))
 
     def between(left: ast.expr, right: ast.expr, word: str) -> None:
         """The operator between two operands; brackets stay."""
@@ -122,13 +159,22 @@ def mutations_of(file: str, source: str, tests: tuple[str, ...]) -> list[Mutatio
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
                 if not isinstance(left, ast.Constant | ast.JoinedStr) or isinstance(getattr(left, "value", 0), int):
                     between(left, right, _BINARY[type(op)])
+                    if isinstance(op, _ORDERED):
+                        (first, middle), (last, end) = span(left), span(right)
+                        change(left.lineno, first, end, source[last:end] + source[middle:last] + source[first:middle])
+            case ast.BoolOp(op=op, values=[left, right]):
+                between(left, right, _BOOLEAN[type(op)])
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
                 between(left, right, _COMPARE[type(op)])
             case ast.Constant(value=int() as value) if not isinstance(value, bool):
                 change(node.lineno, *span(node), str(value + 1))
+            case ast.Constant(value=float() as value):
+                change(node.lineno, *span(node), repr(2 * value or 1.0))
             case ast.IfExp(test=test) | ast.If(test=test):
                 begin, end = span(test)
                 change(test.lineno, begin, end, f"not ({source[begin:end]})")
+                if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue):
+                    change(test.lineno, begin, end, f"False and ({source[begin:end]})")
     return found
 
 
@@ -147,32 +193,79 @@ def drawn(seed: int, count: int, only: str) -> list[Mutation]:
     return [rng.choice(pools[number % len(pools)]) for number in range(count)]
 
 
-def checks(tests: Sequence[str], *, quick: bool) -> Iterator[tuple[str, str]]:
-    """What to run for such tests, one after the other, and what a failure of each says."""
-    for name in tests:
-        if name.startswith("lit:"):
-            yield f"lit --filter {name.partition(':')[2]}", "found"
+def checks(tests: Sequence[str], *, quick: bool) -> Iterator[str]:
+    """What to run for such tests, one after the other: the quick ones, or those that are slow."""
     names = [name for name in tests if not name.startswith("lit:")]
     found = [next(ROOT.glob(f"test/python/*/test_{name}.py")) for name in names]
     files = " ".join(path.relative_to(ROOT).as_posix() for path in found)
-    yield f"pytest -m 'not slow and not network' {files}", "found"
-    if not quick:
-        yield f"pytest -m 'slow and not network' {files}", "by slow tests"
+    if quick:
+        yield from (f"lit --filter {name.partition(':')[2]}" for name in tests if name.startswith("lit:"))
+        yield f"pytest -m 'not slow and not network' {files}"
+    else:
+        yield f"pytest -m 'slow and not network' {files}"
 
 
-def run(mutations: Sequence[Mutation], copy: Copy, *, quick: bool) -> Iterator[tuple[Mutation, str, float]]:
-    """What became of each change: found, by slow tests, which `quick` leaves out, or not found."""
-    for mutation in mutations:
-        source = (ROOT / mutation.file).read_text(encoding="utf-8")
-        copy.write({mutation.file: mutation.apply(source)})
-        begin, status = time.monotonic(), "not found"
-        for check, word in checks(mutation.tests, quick=quick):
-            code, _ = copy.run(check, SECONDS)
-            if code not in (0, 5):  # 5: there are none
-                status = word
-                break
-        yield mutation, status, time.monotonic() - begin
+def failing(output: str) -> str:
+    """The first test of pytest's or lit's that failed; nothing where none is named, as where a process died."""
+    named = re.search(r"^(?:FAILED|ERROR) (\S+?\.py\S*)|^  \S+ :: (\S+)$", output, re.MULTILINE)
+    return (named[1] or named[2]) if named else ""
+
+
+def result_of(mutation: Mutation, copy: Copy, before: str, *, quick: bool) -> tuple[str, str]:
+    """What becomes of a change, and the test that finds it.
+
+    `before` is what is known of it; LEFT is where quick tests find nothing and slow ones weren't asked.
+    """
+
+    def finding(*, quick: bool) -> str | None:
+        for check in checks(mutation.tests, quick=quick):
+            status, output = copy.run(check, SECONDS)
+            if status not in (0, 5):  # 5: there are none
+                return failing(output)
+        return None
+
+    source = (ROOT / mutation.file).read_text(encoding="utf-8")
+    copy.write({mutation.file: mutation.apply(source)})
+    try:
+        if before != LEFT and (test := finding(quick=True)) is not None:
+            return FOUND, test
+        if quick:
+            return LEFT, ""
+        test = finding(quick=False)
+        return (NOT_FOUND, "") if test is None else (BY_SLOW, test)
+    finally:
         copy.write({mutation.file: source})
+
+
+def run(
+    mutations: Iterable[Mutation], known: Mapping[Mutation, tuple[str, str]], *, quick: bool, seconds: float
+) -> Iterator[tuple[Mutation, str, str, float]]:
+    """Each change, what became of it, by which test, and the seconds that took: 0 of what is known.
+
+    None begins after `seconds`.
+    """
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="rlx-mutations-") as name:
+        copy = Copy(Path(name))
+        for mutation in mutations:
+            begin, (status, test) = time.monotonic(), known.get(mutation, ("", ""))
+            if status not in ("", LEFT) or (status == LEFT and quick):
+                yield mutation, status, test, 0.0
+            elif begin - start < seconds:
+                status, test = result_of(mutation, copy, status, quick=quick)
+                yield mutation, status, test, time.monotonic() - begin
+
+
+def read_results(path: Path) -> dict[Mutation, tuple[str, str]]:
+    """What became of changes, and by which test: the last that is said of each; nothing without the file."""
+    if not path.exists():
+        return {}
+    names = [field.name for field in fields(Mutation)]
+    found = {}
+    for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        values = {name: record[name] for name in names}
+        found[Mutation(**{**values, "tests": tuple(values["tests"])})] = record["status"], record["test"]
+    return found
 
 
 def main() -> int:
@@ -183,31 +276,34 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="of sources whose path has this")
     parser.add_argument("--skip", type=int, default=0, metavar="N", help="not the first N of them")
     parser.add_argument("--quick", action="store_true", help="run quick tests alone")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no fault after so many")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="of JSON lines; go on after what it has")
     parser.add_argument("--list", action="store_true", help="show the faults")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     options = parser.parse_args()
     mutations = drawn(options.seed, options.count, options.only)[options.skip :]
-    totals: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="rlx-mutations-") as name:
-        results = (
-            ((one, "", 0.0) for one in mutations)
-            if options.list
-            else run(mutations, Copy(Path(name)), quick=options.quick)
+    known = read_results(options.results) if options.results else {}
+    if options.list:
+        results: Iterable[tuple[Mutation, str, str, float]] = (
+            (one, *known.get(one, ("", "")), 0.0) for one in mutations
         )
-        for mutation, status, seconds in results:
-            totals[status] += 1
-            source = (ROOT / mutation.file).read_text(encoding="utf-8")
-            before = source[mutation.begin : mutation.end]
-            if options.json:
-                print(
-                    json.dumps({**asdict(mutation), "before": before, "status": status, "seconds": seconds}), flush=True
-                )
-                continue
-            place = f"{mutation.file.removeprefix(PACKAGE)}:{mutation.line}"
-            print(f"{status:13} {seconds:6.1f} s  {place}: {before} -> {mutation.text}", flush=True)
+    else:
+        results = run(mutations, known, quick=options.quick, seconds=60 * options.minutes)
+    totals: Counter[str] = Counter()
+    for mutation, status, test, seconds in results:
+        totals[status] += 1
+        before = (ROOT / mutation.file).read_text(encoding="utf-8")[mutation.begin : mutation.end]
+        said = {"before": before, "status": status, "test": test, "seconds": round(seconds, 1)}
+        record = json.dumps({**asdict(mutation), **said})
+        if options.results and known.get(mutation, ("",))[0] != status:
+            with options.results.open("a", encoding="utf-8") as file:
+                file.write(record + "\n")
+        place = f"{mutation.file.removeprefix(PACKAGE)}:{mutation.line}"
+        shown = f"{status:13} {seconds:6.1f} s  {place}: {before} -> {mutation.text}"
+        print(record if options.json else shown, flush=True)
     if not options.list and not options.json:
-        print(", ".join(f"{count} {status}" for status, count in totals.most_common()))
-    return 1 if totals["by slow tests"] else 0
+        print(", ".join(f"{count} {status}" for status, count in totals.most_common()), f"of {len(mutations)}")
+    return 1 if totals[BY_SLOW] else 0
 
 
 if __name__ == "__main__":

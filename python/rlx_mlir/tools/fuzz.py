@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,20 +83,6 @@ def graphs(
 
 
 @app.command()
-def derivatives(
-    seed: SeedOption = 0,
-    count: CountOption = 0,
-    minutes: MinutesOption = 0.0,
-    jobs: JobsOption = 1,
-    first: FirstOption = 0,
-    out: OutOption = _OUT,
-    as_json: JsonOption = False,
-) -> None:
-    """Differentiate and batch random graphs: modes agree with each other and with small steps, batches with calls."""
-    _run("derivatives", seed, count, minutes, jobs, first, out, as_json)
-
-
-@app.command()
 def gguf(
     file: Annotated[
         Path | None, typer.Argument(help="The file to start from; a small one is made by default.", show_default=False)
@@ -117,48 +104,55 @@ def gguf(
     _run("gguf", seed, count, minutes, jobs, first, out, as_json, **settings)
 
 
-@app.command()
-def text(
-    seed: SeedOption = 0,
-    count: CountOption = 0,
-    minutes: MinutesOption = 0.0,
-    jobs: JobsOption = 1,
-    first: FirstOption = 0,
-    out: OutOption = _OUT,
-    corpus: CorpusOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Parse mutated IR text and run random passes: diagnostics are fine, crashes are not."""
-    _run("text", seed, count, minutes, jobs, first, out, as_json, **_corpus(corpus))
+#: Fuzzers whose commands take what every fuzzer takes and no more, and what the commands do.
+_PLAIN = {
+    "derivatives": "Differentiate and batch random graphs: modes agree with each other and with small steps, "
+    "batches with calls.",
+    "scaling": "Compile modules of growing size: twice as much of anything may cost two and a half times the time.",
+    "templates": "Render random chat templates: all that may come of it is a text or an error of ours, soon.",
+    "folders": "Read encoders' folders that are damaged or lie: all that may come of it is an error of ours.",
+}
+#: Those that start from .mlir files, too.
+_OF_MODULES = {
+    "text": "Parse mutated IR text and run random passes: diagnostics are fine, crashes are not.",
+    "bytecode": "Read damaged bytecode, and text nested or long beyond reason: all that may come of it is an error of "
+    "ours.",
+}
 
 
-@app.command()
-def bytecode(
-    seed: SeedOption = 0,
-    count: CountOption = 0,
-    minutes: MinutesOption = 0.0,
-    jobs: JobsOption = 1,
-    first: FirstOption = 0,
-    out: OutOption = _OUT,
-    corpus: CorpusOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Read damaged bytecode, and text nested or long beyond reason: all that may come of it is an error of ours."""
-    _run("bytecode", seed, count, minutes, jobs, first, out, as_json, **_corpus(corpus))
+def _plain(fuzzer: str) -> Callable[..., None]:
+    """The command of a fuzzer of `_PLAIN`."""
+
+    def command(
+        seed: SeedOption = 0,
+        count: CountOption = 0,
+        minutes: MinutesOption = 0.0,
+        jobs: JobsOption = 1,
+        first: FirstOption = 0,
+        out: OutOption = _OUT,
+        as_json: JsonOption = False,
+    ) -> None:
+        _run(fuzzer, seed, count, minutes, jobs, first, out, as_json)
+
+    return command
 
 
-@app.command()
-def scaling(
-    seed: SeedOption = 0,
-    count: CountOption = 0,
-    minutes: MinutesOption = 0.0,
-    jobs: JobsOption = 1,
-    first: FirstOption = 0,
-    out: OutOption = _OUT,
-    as_json: JsonOption = False,
-) -> None:
-    """Compile modules of growing size: twice as much of anything may cost two and a half times the time."""
-    _run("scaling", seed, count, minutes, jobs, first, out, as_json)
+def _of_modules(fuzzer: str) -> Callable[..., None]:
+    """The command of a fuzzer of `_OF_MODULES`."""
+
+    def command(
+        seed: SeedOption = 0,
+        count: CountOption = 0,
+        minutes: MinutesOption = 0.0,
+        jobs: JobsOption = 1,
+        first: FirstOption = 0,
+        out: OutOption = _OUT,
+        corpus: CorpusOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        _run(fuzzer, seed, count, minutes, jobs, first, out, as_json, **_corpus(corpus))
+
+    return command
 
 
 def _corpus(folders: list[Path] | None) -> dict[str, object]:
@@ -173,32 +167,10 @@ def _corpus(folders: list[Path] | None) -> dict[str, object]:
     return {"corpus": [str(folder.absolute()) for folder in folders]} if folders else {}
 
 
-@app.command()
-def templates(
-    seed: SeedOption = 0,
-    count: CountOption = 0,
-    minutes: MinutesOption = 0.0,
-    jobs: JobsOption = 1,
-    first: FirstOption = 0,
-    out: OutOption = _OUT,
-    as_json: JsonOption = False,
-) -> None:
-    """Render random chat templates: all that may come of it is a text or an error of ours, soon."""
-    _run("templates", seed, count, minutes, jobs, first, out, as_json)
-
-
-@app.command()
-def folders(
-    seed: SeedOption = 0,
-    count: CountOption = 0,
-    minutes: MinutesOption = 0.0,
-    jobs: JobsOption = 1,
-    first: FirstOption = 0,
-    out: OutOption = _OUT,
-    as_json: JsonOption = False,
-) -> None:
-    """Read encoders' folders that are damaged or lie: all that may come of it is an error of ours."""
-    _run("folders", seed, count, minutes, jobs, first, out, as_json)
+for _name, _help in _PLAIN.items():
+    app.command(_name, help=_help)(_plain(_name))
+for _name, _help in _OF_MODULES.items():
+    app.command(_name, help=_help)(_of_modules(_name))
 
 
 @app.command()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ def f(x, y):
     """é: text, and numbers outside of functions, stay."""
     if x < (y + 1) and x != 3:
         return f"{x % 2}" if x else x * y
+    if x:
+        y = 0.5
     return "%d" % y
 '''
 
@@ -49,7 +52,12 @@ def test_each_place_changes_alone(mutations: Any) -> None:
         "if x < (y + 2) and x != 3:",
         "if x < (y + 1) and x == 3:",
         "if x < (y + 1) and x != 4:",
+        "if x < (y + 1) or x != 3:",
         "if not (x < (y + 1) and x != 3):",
+        "if False and (x < (y + 1) and x != 3):",
+        "if not (x):",
+        "y = 1.0",
+        'return f"{2 % x}" if x else x * y',
         'return f"{x // 2}" if x else x * y',
         'return f"{x % 3}" if x else x * y',
         'return f"{x % 2}" if not (x) else x * y',
@@ -67,12 +75,87 @@ def test_sources_and_tests_exist(mutations: Any) -> None:
                 assert len(list((ROOT / "test" / "python").glob(f"*/test_{name}.py"))) == 1, name
 
 
-def test_quick_tests_come_first_and_slow_ones_where_they_are_wanted(mutations: Any) -> None:
+def test_quick_tests_are_asked_apart_from_slow_ones(mutations: Any) -> None:
     fast = "pytest -m 'not slow and not network' test/python/mir/test_sums.py"
-    quick = [("lit --filter fuse", "found"), (fast, "found")]
-    assert list(mutations.checks(("lit:fuse", "sums"), quick=True)) == quick
-    slow = ("pytest -m 'slow and not network' test/python/mir/test_sums.py", "by slow tests")
-    assert list(mutations.checks(("lit:fuse", "sums"), quick=False)) == [*quick, slow]
+    assert list(mutations.checks(("lit:fuse", "sums"), quick=True)) == ["lit --filter fuse", fast]
+    slow = "pytest -m 'slow and not network' test/python/mir/test_sums.py"
+    assert list(mutations.checks(("lit:fuse", "sums"), quick=False)) == [slow]
+
+
+TEST = "test/python/mir/test_sums.py::test_sums[1]"
+
+
+class Copied:
+    """A copy whose tests of one kind fail, and what is done with it."""
+
+    def __init__(self, fails: str) -> None:
+        self.fails = fails
+        self.ran: list[str] = []
+        self.texts: list[str] = []
+
+    def run(self, check: str, _: float) -> tuple[int, str]:
+        self.ran.append(check.partition("'")[2].partition(" and")[0])
+        failed = self.fails == self.ran[-1]
+        return int(failed), f"FAILED {TEST} - assert 1 == 2\n" * failed
+
+    def write(self, texts: dict[str, str]) -> None:
+        self.texts += texts.values()
+
+
+@pytest.mark.parametrize(
+    ("fails", "before", "quick", "result", "ran"),
+    [
+        ("not slow", "", False, ("found", TEST), ["not slow"]),
+        ("not slow", "", True, ("found", TEST), ["not slow"]),
+        ("slow", "", False, ("by slow tests", TEST), ["not slow", "slow"]),
+        ("slow", "", True, ("not by quick", ""), ["not slow"]),
+        ("slow", "not by quick", False, ("by slow tests", TEST), ["slow"]),
+        ("", "", False, ("not found", ""), ["not slow", "slow"]),
+        ("", "not by quick", False, ("not found", ""), ["slow"]),
+    ],
+)
+def test_slow_tests_are_asked_where_quick_ones_find_nothing(
+    mutations: Any, fails: str, before: str, quick: bool, result: tuple[str, str], ran: list[str]
+) -> None:
+    copy = Copied(fails)
+    (mutation,) = mutations.drawn(0, 1, "cpu/norm")
+    assert mutations.result_of(mutation, copy, before, quick=quick) == result
+    assert copy.ran == ran
+    source = (ROOT / mutation.file).read_text(encoding="utf-8")
+    assert copy.texts == [mutation.apply(source), source]
+
+
+def test_the_test_that_fails_is_named(mutations: Any) -> None:
+    assert mutations.failing(f"..F\n==== short\nFAILED {TEST} - assert\nFAILED other.py::test\n") == TEST
+    assert mutations.failing(f"ERROR {TEST} - RuntimeError\n") == TEST
+    assert mutations.failing("Failed Tests (1):\n  rlx-mlir :: passes/mir-batch.mlir\n\n") == "passes/mir-batch.mlir"
+    assert mutations.failing("Fatal Python error: Segmentation fault\n") == ""
+
+
+def test_a_run_goes_on_after_what_is_known(mutations: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["mutations.py", "--only", "cpu/norm", "--results", str(tmp_path / "results"), "--json"]
+    asked: list[tuple[Any, str]] = []
+
+    def result_of(mutation: Any, _copy: object, before: str, *, quick: bool) -> tuple[str, str]:
+        asked.append((mutation, before))
+        return ("not by quick", "") if quick and len(asked) == 2 else ("found", "t.py::test")
+
+    monkeypatch.setattr(mutations, "Copy", lambda _: None)
+    monkeypatch.setattr(mutations, "result_of", result_of)
+
+    def run(*more: str) -> list[tuple[Any, str]]:
+        asked.clear()
+        monkeypatch.setattr("sys.argv", [*arguments, *more])
+        assert mutations.main() == 0
+        return list(asked)
+
+    first, second, third = mutations.drawn(0, 3, "cpu/norm")
+    assert run("--count", "2", "--quick") == [(first, ""), (second, "")]
+    assert run("--count", "3", "--quick", "--minutes", "0") == []
+    assert run("--count", "3", "--quick") == [(third, "")]
+    assert run("--count", "3") == [(second, "not by quick")]
+    assert run("--count", "3") == []
+    assert set(mutations.read_results(tmp_path / "results").values()) == {("found", "t.py::test")}
 
 
 def test_the_same_seed_draws_the_same(mutations: Any) -> None:
