@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -321,6 +320,6 @@ def _decided(shape: Shape, kind: str, base: Size, steps: Sequence[int]) -> bool 
     return False if at_most and at_least else (True if above or below else None)
 
 
-def is_known(value: Any) -> bool:
+def is_known(value: object) -> bool:
     """Whether a value is one of these."""
     return isinstance(value, Positions | Conditions)
