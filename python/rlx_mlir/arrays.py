@@ -9,7 +9,7 @@ refused everywhere, since no compiled code knows of their masks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from rlx_mlir.dtypes import DTYPES, word_of
 from rlx_mlir.errors import InputError
 
 Array = np.ndarray
+
+#: An array of another library: what it has depends on that, such as `__dlpack__` or `__cuda_array_interface__`.
+Foreign: TypeAlias = Any
 
 #: Kinds of devices, as DLPack numbers them: memory of the host, of a GPU, of the host but pinned.
 CPU, CUDA, CUDA_HOST = 1, 2, 3
@@ -70,7 +73,7 @@ def as_array(what: str, value: object) -> Array:
         return _from_dlpack(what, value)
 
 
-def host_arrays(what: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
+def host_arrays(what: str, values: Mapping[str, object]) -> Mapping[str, Any]:
     """The same values; those that other libraries have in the host's memory as arrays of numpy over that memory.
 
     Args:
@@ -109,7 +112,7 @@ class _Memory:
         self.owner = owner
 
 
-def _from_dlpack(what: str, value: Any) -> Array:
+def _from_dlpack(what: str, value: Foreign) -> Array:
     """The array of an object that has `__dlpack__`, writeable where its library says so. Numpy's own reader has no bf16
     and no f8."""
     from rlx_mlir import native
@@ -154,7 +157,7 @@ class HostArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return CPU, 0
 
-    def __dlpack__(self, **wanted: Any) -> object:
+    def __dlpack__(self, **wanted: object) -> object:
         """A capsule of DLPack, of the version and to the device that the keywords of its standard ask for.
 
         Raises BufferError where it can't be had without a copy.
@@ -163,7 +166,7 @@ class HostArray:
 
         array = self.array
         code, bits = dlpack_type(array.dtype) or (0, 0)  # `as_dlpack` has checked it
-        exported: Any = native.dlpack_export_host(
+        exported: Foreign = native.dlpack_export_host(
             owner=array,
             address=array.ctypes.data,
             shape=list(array.shape),

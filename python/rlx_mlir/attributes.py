@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -14,11 +14,15 @@ from rlx_mlir import ir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import InputError
 
+#: An attribute of an operation in Python, and what builders take for one: a boolean, a number, a text, a list or
+#: dictionary of these, or an attribute or type of MLIR where Python has nothing like it; None for one that isn't there.
+PythonValue: TypeAlias = Any
+
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
 _ENUM = re.compile(r"#\w+<\w+ (\w+)>")
 
 
-def python_value(attribute: ir.Attribute | None) -> Any:
+def python_value(attribute: ir.Attribute | None) -> PythonValue:
     """The value of an attribute: numbers, strings, lists, dictionaries and words of enumerations; None stays None.
 
     Unit attributes become True. Attributes of other kinds (types, elements, encodings) are returned as they are.
@@ -65,7 +69,7 @@ def elements_array(attribute: ir.Attribute) -> np.ndarray:
 
 def elements_attribute(array: np.ndarray, element: ir.Type) -> ir.DenseElementsAttr:
     """The elements attribute of an array; `element` is the MLIR type of its elements."""
-    data: Any = np.require(array, requirements="C")
+    data: np.ndarray = np.require(array, requirements="C")
     with element.context, ir.Location.unknown():
         if array.dtype == np.bool_:
             data = np.packbits(data, axis=None, bitorder="little")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
 
 from rlx_mlir.errors import ExecutionError, InputError, RlxError
 
@@ -44,7 +44,7 @@ def foreign_errors(
         raise error(f"{what}: {describe(cause)}") from cause
 
 
-def required(package: str, what: str, error: Callable[[str], RlxError]) -> Any:
+def required(package: str, what: str, error: Callable[[str], RlxError]) -> ModuleType:
     """The module of a package that isn't needed for everything, imported where it is used: some take long.
 
     Args:

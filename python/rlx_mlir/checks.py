@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from rlx_mlir.errors import InputError, shortened
+
+Anything = TypeVar("Anything")
+
+#: An option that is handed on by its name, such as those of `compile`: whoever takes it says of what type it is, and
+#: checks it.
+Option: TypeAlias = Any
 
 #: What sizes can be at most: code computes with 64 bits.
 LARGEST = 2**63 - 1
@@ -68,14 +74,14 @@ def real(name: str, value: object) -> float:
         raise InputError(f"'{name}' is a number that f64 can hold, but got {shown(value)}") from None
 
 
-def choice(name: str, value: Any, known: Collection[Any]) -> Any:
+def choice(name: str, value: Anything, known: Collection[object]) -> Anything:
     """One of several values; arrays and the like are none, and don't take part in comparisons."""
     if not any(type(value) is type(each) and value == each for each in known):
         raise InputError(f"'{name}' expects one of {', '.join(map(str, known))}, but got {shown(value)}")
     return value
 
 
-def mapping(name: str, value: object, what: str = "a mapping") -> Mapping[Any, Any]:
+def mapping(name: str, value: object, what: str = "a mapping") -> Mapping[str, Any]:
     """A mapping whose keys are texts."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InputError(f"'{name}' is {what}, by name, but got {shown(value)}")
@@ -128,10 +134,10 @@ def path(name: str, value: object) -> Path:
     return Path(found)
 
 
-def callback(name: str, value: Any, *arguments: str) -> Callable[..., Any]:
+def callback(name: str, value: Anything, *arguments: str) -> Anything:
     """A function that takes so many arguments; what it raises is its own."""
     fits = callable(value)
-    if fits:
+    if callable(value):
         try:
             inspect.signature(value).bind(*arguments)
         except TypeError:
@@ -140,8 +146,7 @@ def callback(name: str, value: Any, *arguments: str) -> Callable[..., Any]:
             pass
     if not fits:
         raise InputError(f"'{name}' is a function of ({', '.join(arguments)}), but got {shown(value)}")
-    function: Callable[..., Any] = value
-    return function
+    return value
 
 
 __all__ = [

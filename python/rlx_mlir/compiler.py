@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from rlx_mlir import checks, limits
+from rlx_mlir.checks import Option
 from rlx_mlir.codegen.cpu.own_generators import generator_digests
 from rlx_mlir.errors import CompileError, InputError, PassError, StageError, UnsupportedError
 from rlx_mlir.kernel_classes import OWN
@@ -21,14 +22,17 @@ from rlx_mlir.options import OptionKeywords, options_of
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
-from rlx_mlir.runtime.artifact import Artifact, BufferSpec, OwnCall, Preparation
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec, CompiledModule, OwnCall, Preparation
 from rlx_mlir.runtime.executable import Executable, check_threads
 from rlx_mlir.tuning.choices import format_choices
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from rlx_mlir import ir
     from rlx_mlir.hir.module import GraphModule
+    from rlx_mlir.reports.dumps import Dumper
+    from rlx_mlir.verify import NumericVerifier
 
 
 #: Stages that `emit` can print, in order.
@@ -81,7 +85,7 @@ def compile(
     threads: int | None = None,
     cache: bool = True,
     **options: Unpack[OptionKeywords],
-) -> Any: ...
+) -> CompiledModule: ...
 
 
 @located
@@ -155,8 +159,8 @@ def compile_cached(
     notes: Mapping[str, object] | None = None,
     threads: int | None = None,
     cache: bool = True,
-    **options: Any,
-) -> Any:
+    **options: Option,
+) -> CompiledModule:
     """Compiles what `build` makes, or finds it compiled: then neither MLIR nor the compiler is loaded.
 
     What it gives is as for `compile`.
@@ -179,7 +183,7 @@ def cached_artifact(
     *,
     notes: Mapping[str, object] | None = None,
     cache: bool = True,
-    **options: Any,
+    **options: Option,
 ) -> Artifact:
     """As `compile_cached`, for a machine that need not be this one: what is compiled isn't loaded."""
     return _cached_artifact(material, build, notes, CompileOptions(**options), cache=cache)
@@ -339,12 +343,12 @@ class Compilation:
         self.templates: dict[str, str] = {}
         self.kinds: dict[str, str] = {}
         self.own: tuple[OwnCall, ...] = ()
-        self.kernels: Any = None
+        self.kernels: ir.Module | None = None
         self.ptx = ""
         self.cubin, self.assembler = b"", ""
         self.device_kernels: tuple[str, ...] = ()
-        self.verifier: Any = None
-        self._dumper: Any = None
+        self.verifier: NumericVerifier | None = None
+        self._dumper: Dumper | None = None
         self.watch = limits.Watch(module.name, options.time_limit)
         self._check_passes(module)
         if module.stage in RESUMABLE:

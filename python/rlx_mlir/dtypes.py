@@ -7,6 +7,7 @@ Some are types that the package `ml_dtypes` adds to numpy. It is loaded when one
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ _OWN_WORDS = {np.dtype(kind): word for word, kind in _OWN.items()}
 _FOREIGN_WORDS = {name: word for word, name in _FOREIGN.items()}
 
 
-def ml_dtypes(what: str) -> Any:
+def ml_dtypes(what: str) -> ModuleType:
     """The package `ml_dtypes`, which adds types to numpy; ExecutionError, which begins with `what`, without it."""
     try:
         import ml_dtypes as found

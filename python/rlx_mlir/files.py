@@ -11,12 +11,15 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import ModelFileError, RlxError, shortened
 
 Name = str | os.PathLike[str]
+#: A value of JSON: None, a boolean, a number, a text, a list of values, or a dictionary of them by text. Whoever reads
+#: it checks what is where, or knows by a digest that this package wrote it.
+Json: TypeAlias = Any
 #: Makes the exception of a message about a file; called `error(message, path=path)`.
 Error = Callable[..., RlxError]
 

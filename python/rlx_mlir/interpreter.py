@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from rlx_mlir.locations import describe_operation
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
-from rlx_mlir.mir.registry import REFERENCES, Evaluate, evaluate
+from rlx_mlir.mir.registry import REFERENCES, Evaluate, Evaluated, evaluate
 from rlx_mlir.place import located
 from rlx_mlir.semantics import blocks as _blocks  # noqa: F401  (registers the references of HIR)
 from rlx_mlir.semantics.conditions import conditions
@@ -52,7 +51,7 @@ def interpret(
     *,
     function: str | None = None,
     watch: Watch | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Evaluated]:
     """Runs a function of a module on numpy arrays.
 
     Args:
@@ -92,7 +91,7 @@ def interpret(
 
 def _prepared(
     interpreter: _Interpreter, entry: ir.Operation, listed: Mapping[str, ir.Operation], inputs: Mapping[str, object]
-) -> Mapping[str, Any]:
+) -> Mapping[str, Evaluated]:
     """The inputs with what @prepare gives, in place of what it is given; as they are where there is none."""
     prepare = next((f for f in listed.values() if role(f) == PREPARE), None)
     if prepare is None or all(result.name in inputs for result in results(prepare)):
@@ -105,7 +104,7 @@ def _prepared(
     return {**kept, **{result.name: value for result, value in zip(results(prepare), values, strict=True)}}
 
 
-def bind_inputs(function: ir.Operation, inputs: Mapping[str, object]) -> list[Any]:
+def bind_inputs(function: ir.Operation, inputs: Mapping[str, object]) -> list[Evaluated]:
     """The value of each argument of a function, checked; raises InputError as `interpret` says."""
     known = arguments(function)
     names = [argument.name for argument in known]
@@ -121,7 +120,7 @@ def bind_inputs(function: ir.Operation, inputs: Mapping[str, object]) -> list[An
     return [_checked(argument, inputs[argument.name], sizes) for argument in known]
 
 
-def _checked(argument: Argument, value: object, sizes: dict[str, tuple[int, str]]) -> Any:
+def _checked(argument: Argument, value: object, sizes: dict[str, tuple[int, str]]) -> Evaluated:
     """The value of an argument, where it fits; notes the sizes of symbols, with the argument that gave them."""
     what = f"{argument.kind} '{argument.name}'"
     if not isinstance(argument.type, ir.RankedTensorType):
@@ -171,10 +170,10 @@ class _Interpreter:
         self._functions = listed
         self._watch = watch
 
-    def run(self, function: ir.Operation, values: Sequence[object]) -> list[Any]:
+    def run(self, function: ir.Operation, values: Sequence[object]) -> list[Evaluated]:
         """The results of a function on the values of its arguments."""
         block = body(function)
-        known: dict[ir.Value, Any] = dict(zip(block.arguments, values, strict=True))
+        known: dict[ir.Value, Evaluated] = dict(zip(block.arguments, values, strict=True))
         # A value is dropped after its last use: models have more intermediate values than memory.
         left = Counter(operand for op in block.operations for operand in op.operation.operands)
         for op in block.operations:
@@ -189,7 +188,7 @@ class _Interpreter:
                     known.pop(operand, None)
         raise ExecutionError(f"function '{function_name(function)}' doesn't return")
 
-    def _evaluate(self, op: ir.AnyOp, operands: Sequence[Any]) -> list[Any]:
+    def _evaluate(self, op: ir.AnyOp, operands: Sequence[Evaluated]) -> list[Evaluated]:
         """The results of one operation, in a function or a region."""
         operation = op.operation
         if operation.name == "func.call":
@@ -212,7 +211,7 @@ def _without_reference(op: ir.Operation) -> str:
     return "\n  ".join(["operations have no numpy reference", *list_operations(missing, REFERENCES)])
 
 
-def _check_conditions(op: ir.Operation, operands: Sequence[Any]) -> None:
+def _check_conditions(op: ir.Operation, operands: Sequence[Evaluated]) -> None:
     """Raises InputError where dynamic sizes that meet aren't as executables demand: numpy broadcasts any size of 1."""
     types = [ir.RankedTensorType(value.type) for value in op.operands]
     if all(type.has_static_shape for type in types):
@@ -238,7 +237,7 @@ def _check_conditions(op: ir.Operation, operands: Sequence[Any]) -> None:
             )
 
 
-def _evaluate(op: ir.Operation, operands: Sequence[Any], inner: Evaluate) -> list[Any]:
+def _evaluate(op: ir.Operation, operands: Sequence[Evaluated], inner: Evaluate) -> list[Evaluated]:
     """The results of one operation, which must fit its result types; `inner` evaluates those in its regions."""
     if op.name not in REFERENCES:
         raise UnsupportedError(_without_reference(op))

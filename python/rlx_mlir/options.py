@@ -9,10 +9,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from rlx_mlir import checks
 from rlx_mlir.activations import ACTIVATIONS
+from rlx_mlir.checks import Option
 from rlx_mlir.codegen.gpu.assembler import CUBIN, Assembler, chosen_assembler
 from rlx_mlir.errors import InputError, did_you_mean
 from rlx_mlir.kernel_classes import CLASSES
@@ -277,7 +278,7 @@ class OptionKeywords(TypedDict, total=False):
     time_limit: float | None
 
 
-def options_of(target: str, given: Mapping[str, Any]) -> CompileOptions:
+def options_of(target: str, given: Mapping[str, Option]) -> CompileOptions:
     """The options; InputError where one has an unknown name."""
     known = [own.name for own in dataclasses.fields(CompileOptions)]
     for name in given:

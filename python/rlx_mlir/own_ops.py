@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,14 @@ from rlx_mlir.errors import ExecutionError, InputError, RlxError, did_you_mean
 
 #: What a parameter may be; lists of these, too.
 Scalar = bool | int | float | str
-Parameters = dict[str, Any]
+Parameter: TypeAlias = Scalar | list[Scalar]
+Parameters: TypeAlias = dict[str, Parameter]
+
+#: A size of an operand or result: a number, or what `infer` is given of a dynamic one, which computes as numbers do.
+Size: TypeAlias = Any
+
+#: A part of an operation, which its user wrote: `register_op` says what each of them takes and gives.
+Function: TypeAlias = Callable[..., Any]
 
 _NAME = re.compile(r"(?!(?:mir|hir)\.)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
 _FUNCTIONS = ("infer", "reference", "lowering", "kernel", "vjp", "jvp", "batching", "sample")
@@ -46,7 +53,7 @@ class TensorSpec:
         dtype: a word of IR text, such as `f32`; numpy's types are taken, too.
     """
 
-    shape: tuple[Any, ...]
+    shape: tuple[Size, ...]
     dtype: str
 
     def __post_init__(self) -> None:
@@ -80,14 +87,14 @@ class OwnOp:
     """A registered operation; `register_op` says what each part is."""
 
     name: str
-    infer: Callable[..., Any]
-    reference: Callable[..., Any]
-    lowering: Callable[..., Any] | None = None
-    kernel: Callable[..., Any] | None = None
-    vjp: Callable[..., Any] | None = None
-    jvp: Callable[..., Any] | None = None
-    batching: Callable[..., Any] | None = None
-    sample: Callable[..., Any] | None = None
+    infer: Function
+    reference: Function
+    lowering: Function | None = None
+    kernel: Function | None = None
+    vjp: Function | None = None
+    jvp: Function | None = None
+    batching: Function | None = None
+    sample: Function | None = None
     _signature: inspect.Signature = field(default_factory=inspect.Signature, repr=False)
 
     @property
@@ -105,7 +112,7 @@ class OwnOp:
         """How many operands there are; None where `infer` takes any number."""
         return _operand_count(self._signature)
 
-    def parameters(self, given: Mapping[str, Any]) -> Parameters:
+    def parameters(self, given: Mapping[str, object]) -> Parameters:
         """All parameters: those that are given, the others by the defaults of `infer`.
 
         Raises InputError for one that is unknown, missing, or none that IR text can hold.
@@ -123,7 +130,7 @@ class OwnOp:
             values[name] = _parameter(self.name, name, value)
         return values
 
-    def results(self, operands: Sequence[TensorSpec], parameters: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+    def results(self, operands: Sequence[TensorSpec], parameters: Mapping[str, object]) -> tuple[TensorSpec, ...]:
         """What `infer` says; InputError, which names the operation, where it raises or gives something else."""
         count = self.operand_count
         if count is not None and len(operands) != count:
@@ -145,17 +152,17 @@ class OwnOp:
             )
         return specs
 
-    def evaluate(self, arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
+    def evaluate(self, arrays: Sequence[np.ndarray], parameters: Mapping[str, object]) -> tuple[np.ndarray, ...]:
         """The results by the reference, which have to be as `infer` says; ExecutionError otherwise."""
         return self._computed("reference", self.reference, arrays, parameters)
 
-    def call_kernel(self, arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
+    def call_kernel(self, arrays: Sequence[np.ndarray], parameters: Mapping[str, object]) -> tuple[np.ndarray, ...]:
         """The results by the kernel, a function of Python; see `evaluate`."""
         assert self.kernel is not None
         return self._computed("kernel", self.kernel, arrays, parameters)
 
     def _computed(
-        self, what: str, function: Callable[..., Any], arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]
+        self, what: str, function: Function, arrays: Sequence[np.ndarray], parameters: Mapping[str, object]
     ) -> tuple[np.ndarray, ...]:
         expected = self.results([TensorSpec.of(array) for array in arrays], parameters)
         try:
@@ -191,14 +198,14 @@ _registered: dict[str, OwnOp] = {}
 def register_op(
     name: str,
     *,
-    infer: Callable[..., Any] | None = None,
-    reference: Callable[..., Any] | None = None,
-    lowering: Callable[..., Any] | None = None,
-    kernel: Callable[..., Any] | None = None,
-    vjp: Callable[..., Any] | None = None,
-    jvp: Callable[..., Any] | None = None,
-    batching: Callable[..., Any] | None = None,
-    sample: Callable[..., Any] | None = None,
+    infer: Function | None = None,
+    reference: Function | None = None,
+    lowering: Function | None = None,
+    kernel: Function | None = None,
+    vjp: Function | None = None,
+    jvp: Function | None = None,
+    batching: Function | None = None,
+    sample: Function | None = None,
     **unknown: object,
 ) -> OwnOp:
     """Makes an operation known to builders, the interpreter, verification, the compiler and the fuzzer.
@@ -286,7 +293,7 @@ def registered_ops() -> list[OwnOp]:
         return [_registered[name] for name in sorted(_registered)]
 
 
-def native_parameters(own: OwnOp, parameters: Mapping[str, Any]) -> list[float]:
+def native_parameters(own: OwnOp, parameters: Mapping[str, object]) -> list[float]:
     """What a kernel of C gets of the parameters: numbers as f64, by name; InputError where one is no number."""
     values = []
     for name, value in sorted(parameters.items()):
@@ -316,7 +323,7 @@ def _operand_count(signature: inspect.Signature) -> int | None:
     return len([kind for kind in kinds if kind is not inspect.Parameter.KEYWORD_ONLY])
 
 
-def _checked_signature(name: str, given: Mapping[str, Callable[..., Any] | None]) -> inspect.Signature:
+def _checked_signature(name: str, given: Mapping[str, Function | None]) -> inspect.Signature:
     """The signature of `infer`; InputError where it isn't one, or another function takes other arguments."""
     infer = given["infer"]
     assert infer is not None
@@ -355,7 +362,7 @@ def _checked_signature(name: str, given: Mapping[str, Callable[..., Any] | None]
     return signature
 
 
-def _parameter(op: str, name: str, value: object) -> Any:
+def _parameter(op: str, name: str, value: object) -> Parameter:
     """A parameter as IR holds it; InputError where it can't."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -383,7 +390,7 @@ def _described(result: object) -> str:
     return f"{word} [{', '.join(map(str, result.shape))}]"
 
 
-def function_digest(function: Callable[..., Any] | None) -> str | None:
+def function_digest(function: Function | None) -> str | None:
     """What tells a function of Python from others; '' for none, None where its source doesn't tell."""
     if function is None:
         return ""

@@ -12,7 +12,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.container import Container, Kind
+from rlx_mlir.runtime.description import RunArray
 from rlx_mlir.runtime.inspection import contents, describe, table, verify
 from rlx_mlir.runtime.loading import executable
 
@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
     module = executable(_artifact(contents(options.file), options.section), threads=options.threads)
     if module.params:
         module.set_params(_arrays(options.params, "--params"))
-    results: dict[str, Any] = module.run(_arrays(options.inputs, "--inputs") if module.inputs else {})
+    results: dict[str, RunArray] = module.run(_arrays(options.inputs, "--inputs") if module.inputs else {})
     if options.output is not None:
         with options.output.open("wb") as file:
             np.savez(file, **results)
@@ -137,7 +137,7 @@ def _artifact(found: Artifact | Container, section: str) -> Artifact:
         return found.artifact(section or names[0])
 
 
-def _arrays(path: Path | None, option: str) -> dict[str, Any]:
+def _arrays(path: Path | None, option: str) -> dict[str, RunArray]:
     """The arrays of a file, which are data alone: nothing of Python's is unpickled."""
     if path is None:
         raise InputError(f"{option} is needed: the module takes arrays by name, which 'rlx-run show' lists")

@@ -14,10 +14,10 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
+from rlx_mlir.checks import Option
 from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir.module import GraphModule
@@ -42,7 +42,7 @@ STAGES = ("hir", "mir", "kernels", "lir")
 
 
 @located
-def inspect(module: object, stage: str | None = None, **options: Any) -> str:
+def inspect(module: object, stage: str | None = None, **options: Option) -> str:
     """What a module is at a stage, as text.
 
     Args:
@@ -73,7 +73,7 @@ def inspect(module: object, stage: str | None = None, **options: Any) -> str:
 
 
 @located
-def draw(module: object, stage: str | None = None, *, depth: int | None = None, **options: Any) -> Drawing:
+def draw(module: object, stage: str | None = None, *, depth: int | None = None, **options: Option) -> Drawing:
     """A picture of a module at a stage; see `GraphModule.draw`.
 
     Args:
@@ -87,7 +87,7 @@ def draw(module: object, stage: str | None = None, *, depth: int | None = None, 
     return at_stage(module, stage, **options).draw(depth=depth)
 
 
-def at_stage(module: object, stage: str | None = None, **options: Any) -> GraphModule:
+def at_stage(module: object, stage: str | None = None, **options: Option) -> GraphModule:
     """A module at a later stage, hir, mir or kernels, as compiling has it there; raises as `draw`."""
     chosen = CompileOptions(**options)
     module, wanted = _checked(module, stage, GRAPHS)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,10 @@ from rlx_mlir.frontends.onnx.importer import read
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.semantics.function import results
 from rlx_mlir.verify.tolerance import operation_error
+
+if TYPE_CHECKING:
+    import onnx
+
 
 #: Kinds of attributes that are graphs, or lists of these.
 _GRAPHS = (5, 10)
@@ -55,7 +60,7 @@ def check_file(
 class _Session:
     """Runs single nodes of a file by onnxruntime."""
 
-    def __init__(self, library: Any, message: Any, tensors: Tensors) -> None:
+    def __init__(self, library: ModuleType, message: onnx.ModelProto, tensors: Tensors) -> None:
         self._library, self._onnx, self.message, self._tensors = library, onnx_library(), message, tensors
         self.weights = {tensor.name: tensor for tensor in message.graph.initializer}
         self._options = library.SessionOptions()
@@ -63,13 +68,15 @@ class _Session:
         self._options.intra_op_num_threads = 1
         self._options.log_severity_level = 4
 
-    def refusal(self, node: Any) -> str:
+    def refusal(self, node: onnx.NodeProto) -> str:
         """Why a node isn't compared; '' where it is."""
         if any(own.type in _GRAPHS for own in node.attribute):
             return "it has graphs in it"
         return "its results are random" if node.op_type in _RANDOM else ""
 
-    def node(self, node: Any, known: Mapping[str, np.ndarray]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    def node(
+        self, node: onnx.NodeProto, known: Mapping[str, np.ndarray]
+    ) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
         """A function of the operands that are no weights, in the order of `known`, that computes a node.
 
         Raises ExecutionError with onnxruntime's reason where it doesn't take the node.
@@ -99,13 +106,14 @@ class _Session:
 
         return run
 
-    def _weight(self, name: str) -> Any:
+    def _weight(self, name: str) -> onnx.TensorProto:
         """A weight of the file, with its elements in the message."""
-        own = self.weights[name]
+        own: onnx.TensorProto = self.weights[name]
         if own.data_location != 1:
             return own
         array = self._tensors.read(own, f"initialiser {shortened(name)}")
-        return self._onnx.numpy_helper.from_array(array, name)
+        made: onnx.TensorProto = self._onnx.numpy_helper.from_array(array, name)
+        return made
 
 
 @dataclass(frozen=True)
@@ -154,7 +162,7 @@ class _Nodes(Comparison):
                 return Verdict(self._name, compared, skipped, found)
         return Verdict(self._name, compared, skipped, self.whole())
 
-    def _differs(self, node: Any) -> Difference | None:
+    def _differs(self, node: onnx.NodeProto) -> Difference | None:
         """The element of a node's results that differs; ExecutionError where they can't be compared."""
         known = {}
         for name in dict.fromkeys(node.input):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,7 +35,7 @@ class Jax:
             from jaxlib import _jax, xla_client
         except ImportError:
             raise missing("jax", "'rlx-mlir[jax]'") from None
-        self._jax: Any = jax
+        self._jax: ModuleType = jax
         self._client = jax.extend.backend.get_backend("cpu")
         self._devices = _jax.DeviceList(tuple(self._client.local_devices()[:1]))
         self._options = xla_client.CompileOptions()

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from rlx_mlir import ir
-from rlx_mlir.attributes import elements_array, python_value
+from rlx_mlir.attributes import PythonValue, elements_array, python_value
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import call_arguments
 from rlx_mlir.pytorch.tensors import WORDS, array_of, tensor_of
@@ -27,7 +27,7 @@ _RARE = ("ui16", "ui32", "f8E4M3FN", "f8E5M2")
 def _wide(function: Function) -> Function:
     """A function of floats, in f32 for such of 16 bits, that is rounded once."""
 
-    def run(x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    def run(x: torch.Tensor, *rest: object, **named: PythonValue) -> torch.Tensor:
         halves = (torch.float16, torch.bfloat16)
         wide = [y.float() if isinstance(y, torch.Tensor) and y.dtype in halves else y for y in (x, *rest)]
         found = function(*wide, **named)
@@ -43,7 +43,7 @@ def _matmul(lhs: torch.Tensor, rhs: torch.Tensor, *, transpose_rhs: bool = False
 def _reduce(x: torch.Tensor, *, kind: str, axes: Sequence[int], keep_dims: bool = False) -> torch.Tensor:
     if not axes:
         return x
-    named: dict[str, Any] = {"keepdim": keep_dims}
+    named: dict[str, bool] = {"keepdim": keep_dims}
     axes = list(axes)
     if kind in ("sum", "mean"):
         return getattr(torch, kind)(x, dim=axes, dtype=x.dtype, **named)
@@ -65,11 +65,11 @@ def _norm(x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor | None = None
     return found.movedim(-1, axis)
 
 
-def _layer_norm(x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+def _layer_norm(x: torch.Tensor, *rest: object, **named: PythonValue) -> torch.Tensor:
     return _norm(x, *rest, centred=True, **named)
 
 
-def _rms_norm(x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+def _rms_norm(x: torch.Tensor, *rest: object, **named: PythonValue) -> torch.Tensor:
     return _norm(x, *rest, centred=False, **named)
 
 
@@ -86,14 +86,14 @@ def _slice(
     start: int | None = None,
     stop: int | None = None,
     step: int = 1,
-    **__: Any,
+    **__: object,
 ) -> torch.Tensor:
     places = range(*slice(start, stop, step).indices(x.shape[axis]))
     return x.index_select(axis, torch.tensor(list(places), dtype=torch.long))
 
 
-def _conv(x: torch.Tensor, weight: torch.Tensor, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-          groups: int = 1) -> torch.Tensor:  # fmt: skip
+def _conv(x: torch.Tensor, weight: torch.Tensor, *, stride: Sequence[int] = (1, 1), padding: Sequence[int] = (0, 0),
+          dilation: Sequence[int] = (1, 1), groups: int = 1) -> torch.Tensor:  # fmt: skip
     return F.conv2d(x, weight, None, tuple(stride), tuple(padding), tuple(dilation), groups)
 
 
@@ -153,11 +153,11 @@ TABLE: dict[str, Function] = {
 }  # fmt: skip
 
 
-def _shaped(x: torch.Tensor, *_: torch.Tensor, shape: Sequence[int], **__: Any) -> torch.Tensor:
+def _shaped(x: torch.Tensor, *_: torch.Tensor, shape: Sequence[int], **__: object) -> torch.Tensor:
     return x.reshape(shape)
 
 
-def _expanded(x: torch.Tensor, *_: torch.Tensor, shape: Sequence[int], **__: Any) -> torch.Tensor:
+def _expanded(x: torch.Tensor, *_: torch.Tensor, shape: Sequence[int], **__: object) -> torch.Tensor:
     return x.expand(*shape)
 
 

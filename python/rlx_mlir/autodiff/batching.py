@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
@@ -17,7 +16,7 @@ from rlx_mlir.autodiff.registry import Batched, Same, structured
 from rlx_mlir.hir import place
 from rlx_mlir.hir.graph import Graph, empty_module
 from rlx_mlir.hir.inlining import add_argument
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.values import Value, ValueOrTuple
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import BATCHING, COMPOSITIONS, call_arguments
 
@@ -75,7 +74,7 @@ def as_parts(
     operands: Sequence[Own],
     size: Size,
     scratch: Graph,
-    build: Callable[[Sequence[Value]], Any],
+    build: Callable[[Sequence[Value]], ValueOrTuple],
 ) -> list[Own]:
     """An operation as what it is made of.
 
@@ -103,7 +102,7 @@ def _composed(m: Builders, op: ir.Operation, operands: Sequence[Own], size: Size
     """An operation as its composition."""
     scratch = Builders(empty_module("parts", m._context, place.caller()))
 
-    def build(arguments: Sequence[Value]) -> Any:
+    def build(arguments: Sequence[Value]) -> ValueOrTuple:
         values, attributes = call_arguments(op, arguments)
         with scratch.stemming_from(op):
             return COMPOSITIONS[op.name](scratch, *values, **attributes)

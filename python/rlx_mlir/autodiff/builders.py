@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from rlx_mlir import ir
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.hir.compositions import registry
 from rlx_mlir.hir.values import Value
@@ -109,7 +109,7 @@ class Builders(registry.Builders):
             if block == op.block:
                 ops.append(op)
 
-    def _emit(self, *given: Any, **options: Any) -> tuple[Value, ...]:
+    def _emit(self, *given: PythonValue, **options: PythonValue) -> tuple[Value, ...]:
         made = super()._emit(*given, **options)
         self._note(ir.OpResult(made[0]._handle).owner.operation)
         return made

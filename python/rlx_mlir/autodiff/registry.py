@@ -29,26 +29,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
-from rlx_mlir.mir.registry import BATCHING, COMPOSITIONS, JVPS, VJPS, call_arguments
+from rlx_mlir.mir.registry import BATCHING, COMPOSITIONS, JVPS, VJPS, Registered, call_arguments
 
-Rule = TypeVar("Rule", bound=Callable[..., Any])
+#: Something for each operand, in the structure of the operands: None where one is absent, a list for a variadic one.
+Structured: TypeAlias = Sequence[Any]
+
+Rule = TypeVar("Rule", bound=Registered)
 
 #: Operations through which no derivative goes, by name.
 CONSTANT: set[str] = set()
 
 #: What operations that are computed as a whole are differentiated as, by name; called as compositions are.
-PARTS: dict[str, Callable[..., Any]] = {}
+PARTS: dict[str, Registered] = {}
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class Forward:
 
     op: ir.Operation
     results: Sequence[Value]
-    tangents: Sequence[Any]
+    tangents: Structured
 
     @property
     def y(self) -> Value:
@@ -117,9 +121,9 @@ class Batched:
     """
 
     op: ir.Operation
-    batched: Sequence[Any]
+    batched: Structured
     size: Size
-    ranks: Sequence[Any]
+    ranks: Structured
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class Same:
     value: Value
 
 
-def _registering(table: dict[str, Callable[..., Any]], ops: Sequence[type[ir.OpView]]) -> Callable[[Rule], Rule]:
+def _registering(table: dict[str, Registered], ops: Sequence[type[ir.OpView]]) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         for op in ops:
             name = op.OPERATION_NAME
@@ -161,7 +165,7 @@ def parts(*ops: type[ir.OpView]) -> Callable[[Rule], Rule]:
     return _registering(PARTS, ops)
 
 
-def made_of(op: ir.Operation) -> Callable[..., Any] | None:
+def made_of(op: ir.Operation) -> Registered | None:
     """What builds the operations that one is differentiated as; None where it isn't made of others."""
     return PARTS.get(op.name, COMPOSITIONS.get(op.name))
 
@@ -194,10 +198,10 @@ def linear(*ops: type[ir.OpView], by: Sequence[int] = (0,)) -> None:
         by: those that they are linear in all together; others have no tangents.
     """
 
-    def rule(m: Builders, at: Forward, *operands: Value | None, **attributes: Any) -> tuple[Value | None, ...]:
+    def rule(m: Builders, at: Forward, *operands: Value | None, **attributes: PythonValue) -> tuple[Value | None, ...]:
         if all(at.tangents[number] is None for number in by):
             return (None,) * len(at.results)
-        own: list[Any] = list(operands)
+        own = list(operands)
         for number in by:
             operand = operands[number]
             if operand is not None:
@@ -215,7 +219,7 @@ def multilinear(*ops: type[ir.OpView], by: Sequence[int] = (0, 1)) -> None:
         by: those operands; others have no tangents.
     """
 
-    def rule(m: Builders, at: Forward, *operands: Value | None, **attributes: Any) -> Value | None:
+    def rule(m: Builders, at: Forward, *operands: Value | None, **attributes: PythonValue) -> Value | None:
         total: Value | None = None
         for number in by:
             tangent = at.tangents[number]
@@ -229,16 +233,16 @@ def multilinear(*ops: type[ir.OpView], by: Sequence[int] = (0, 1)) -> None:
     jvp(*ops)(rule)
 
 
-def structured(op: ir.Operation, entries: Sequence[Any]) -> list[Any]:
+def structured(op: ir.Operation, entries: Sequence[object]) -> list[Any]:
     """An entry for each operand in the structure in which rules get operands."""
     return call_arguments(op, entries)[0]
 
 
-def flat(op: ir.Operation, given: Any) -> list[Any]:
+def flat(op: ir.Operation, given: object) -> list[Any]:
     """What a rule gave for the operands, in the structure of them, as a list with an entry for each operand."""
     places = structured(op, range(len(op.operands)))
     found: list[Any] = [None] * len(op.operands)
-    answers = list(given) if isinstance(given, tuple) else [given]
+    answers: Structured = list(given) if isinstance(given, tuple) else [given]
     for place, answer in zip(places, answers, strict=False):
         if isinstance(place, list):
             for each, own in zip(place, answer or [None] * len(place), strict=True):

@@ -28,11 +28,11 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Generic, overload
+from typing import Generic, overload
 
 import numpy as np
 
-from rlx_mlir.codegen.structures import Structure, described, flatten, unflatten
+from rlx_mlir.codegen.structures import Nested, Structure, described, flatten, unflatten
 
 __all__ = [
     "Branch",
@@ -453,8 +453,8 @@ class Emitter:
 
     @contextmanager
     def loop(
-        self, lower: Index, upper: Index, step: Index = 1, carry: Any = (), hint: str = "i"
-    ) -> Iterator[Loop[Any]]:
+        self, lower: Index, upper: Index, step: Index = 1, carry: Nested = (), hint: str = "i"
+    ) -> Iterator[Loop[Nested]]:
         """`for iv in range(lower, upper, step)`; `loop.result` is valid after the block.
 
         Args:
@@ -472,7 +472,7 @@ class Emitter:
             head += f" iter_args({carried}) -> ({', '.join(types)})"
         head += "" if type == "index" else f" : {type}"
         results = self.ops(head + " {", types)
-        loop: Loop[Any] = Loop(self, iv, carry, unflatten(carry, arguments), unflatten(carry, results))
+        loop: Loop[Nested] = Loop(self, iv, carry, unflatten(carry, arguments), unflatten(carry, results))
         self.indent()
         yield loop
         if not loop.yielded:
@@ -490,16 +490,16 @@ class Emitter:
     def if_(self, condition: Value, like: Structure) -> AbstractContextManager[Branch[Structure]]: ...
 
     @contextmanager
-    def if_(self, condition: Value, like: Any = ()) -> Iterator[Branch[Any]]:
+    def if_(self, condition: Value, like: Nested = ()) -> Iterator[Branch[Nested]]:
         """`if condition`.
 
         Args:
             like: what both sides have to `yield_`: types, or values of these types, in a structure.
         """
-        types = [getattr(leaf, "type", leaf) for leaf in flatten(like)]
+        types = [str(getattr(leaf, "type", leaf)) for leaf in flatten(like)]
         arrow = f" -> ({', '.join(types)})" if types else ""
         results = self.ops(f"scf.if {condition}{arrow} {{", types)
-        branch: Branch[Any] = Branch(self, like, unflatten(like, results))
+        branch: Branch[Nested] = Branch(self, like, unflatten(like, results))
         self.indent()
         yield branch
         self.dedent()

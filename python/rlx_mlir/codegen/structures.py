@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Structure", "described", "flatten", "mapped", "named", "pairwise", "unflatten"]
+__all__ = ["Nested", "Structure", "described", "flatten", "mapped", "named", "pairwise", "unflatten"]
 
 Structure = TypeVar("Structure")
 
+#: A structure, or a part of one: which of those above it is made of, only who makes it knows.
+Nested: TypeAlias = Any
 
-def _parts(structure: Any) -> list[tuple[str, Any]] | None:
+
+def _parts(structure: Nested) -> list[tuple[str, Nested]] | None:
     """What a structure is made of, with names where parts have some; None for a value."""
     if isinstance(structure, str):
         return None
@@ -32,7 +35,7 @@ def _parts(structure: Any) -> list[tuple[str, Any]] | None:
     raise TypeError(f"values are carried in lists, tuples, dictionaries and dataclasses, or as None, not {structure!r}")
 
 
-def named(structure: Any, name: str = "", *, numbers: bool = False) -> Iterator[tuple[str, Any]]:
+def named(structure: Nested, name: str = "", *, numbers: bool = False) -> Iterator[tuple[str, Nested]]:
     """The values of a structure, in order, each with the innermost name that it has; TypeError for what is none.
 
     Args:
@@ -46,12 +49,12 @@ def named(structure: Any, name: str = "", *, numbers: bool = False) -> Iterator[
         yield from named(part, own or name, numbers=numbers)
 
 
-def flatten(structure: Any, *, numbers: bool = False) -> list[Any]:
+def flatten(structure: Nested, *, numbers: bool = False) -> list[Nested]:
     """The values of a structure, in order; arguments as for `named`."""
     return [value for _, value in named(structure, numbers=numbers)]
 
 
-def unflatten(like: Structure, values: Iterable[Any]) -> Structure:
+def unflatten(like: Structure, values: Iterable[Nested]) -> Structure:
     """A structure as `like` is one, of other values: as many as it has."""
     rest = iter(values)
     try:
@@ -63,7 +66,7 @@ def unflatten(like: Structure, values: Iterable[Any]) -> Structure:
     return made
 
 
-def _filled(like: Any, rest: Iterator[Any]) -> Any:
+def _filled(like: Nested, rest: Iterator[Nested]) -> Nested:
     if like is None:
         return None
     if isinstance(like, (str, int)):
@@ -78,12 +81,12 @@ def _filled(like: Any, rest: Iterator[Any]) -> Any:
     return replace(like, **dict(zip((field.name for field in fields(like)), made, strict=True)))
 
 
-def mapped(function: Callable[..., Any], first: Structure, *others: Any) -> Structure:
+def mapped(function: Callable[..., object], first: Structure, *others: Nested) -> Structure:
     """`function` of the values that stand at the same place of each structure; all have the form of the first one."""
     return unflatten(first, [function(*each) for each in zip(*map(flatten, (first, *others)), strict=True)])
 
 
-def described(structure: Any) -> str:
+def described(structure: Nested) -> str:
     """The form of a structure, with the types of its values: `State(turn=i32, sums=[f32, f32])`."""
     if structure is None or isinstance(structure, int):
         return str(structure)

@@ -16,12 +16,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir.errors import InputError, ModelFileError, RlxError, UnsupportedError, shortened
-from rlx_mlir.files import read_text
+from rlx_mlir.files import Json, read_text
 from rlx_mlir.frontends.documents import parse_json
 from rlx_mlir.frontends.model_file import ModelFile
 from rlx_mlir.models.chat import ChatTemplate
@@ -104,7 +103,7 @@ class Reader:
         except RlxError as error:
             raise ModelFileError(f"line {number}: {error}", path=path) from None
 
-    def _of(self, value: Mapping[str, Any]) -> Iterator[Example]:
+    def _of(self, value: Mapping[str, Json]) -> Iterator[Example]:
         """The examples of an object."""
         forms = [form for form in _FORMS if form <= value.keys()]
         if len(forms) != 1:
@@ -175,7 +174,7 @@ class _Wrong(Exception):
     """What is wrong with a line, behind its number."""
 
 
-def _in_line(number: int, message: str, *, path: Any = None) -> ModelFileError:
+def _in_line(number: int, message: str, *, path: str | os.PathLike[str] | None = None) -> ModelFileError:
     return ModelFileError(f"line {number}: {message}", path=path)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx_mlir.errors import InputError
+from rlx_mlir.files import Json
 from rlx_mlir.models.loading import load_model
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Request(Protocol):
     """What the harness gives: its class `Instance`."""
 
     @property
-    def args(self) -> tuple[Any, ...]: ...
+    def args(self) -> tuple[Json, ...]: ...
 
 
 class Answers:
@@ -142,13 +143,13 @@ class Answers:
             end = min(begin + room, len(ids))
             yield whole[max(0, end - room) : begin + 1], list(ids[begin:end])
 
-    def _generated(self, context: str, options: dict[str, Any]) -> str:
+    def _generated(self, context: str, options: dict[str, Json]) -> str:
         until = options.get("until") or ()
         stop = [until] if isinstance(until, str) else list(until)
         most = min(int(options.get("max_gen_toks", _MOST)), self.model.context - 1)
         ids = self._tokens(context)[-(self.model.context - most) :] or [self._prefix()]
         sampled = bool(options.get("do_sample")) and float(options.get("temperature", 1.0)) > 0
-        how: dict[str, Any] = {"greedy": True}
+        how: dict[str, Json] = {"greedy": True}
         if sampled:
             how = {name: options[name] for name in ("temperature", "top_k", "top_p", "min_p") if name in options}
         return "".join(self.model.generate(ids, max_tokens=most, stop=[text for text in stop if text], **how))

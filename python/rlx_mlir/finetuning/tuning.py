@@ -8,12 +8,13 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from rlx_mlir.compiler import compile_cached
 from rlx_mlir.errors import InputError, shortened
+from rlx_mlir.files import Json
 from rlx_mlir.finetuning.data import Rows
 from rlx_mlir.finetuning.graph import LossGraph
 from rlx_mlir.frontends.model_file import ModelFile
@@ -230,7 +231,7 @@ class FineTuning:
                 )
         self._trainer.restore(path)
 
-    def _described(self) -> dict[str, Any]:
+    def _described(self) -> dict[str, Json]:
         """What decides about the bits of a run."""
         digest = hashlib.sha256()
         for array in self.rows.inputs(packed=self.rows.packed).values():

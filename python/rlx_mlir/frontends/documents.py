@@ -14,14 +14,14 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import ModelFileError, RlxError, shortened
-from rlx_mlir.files import Error, Name, decode, is_there, read_bytes
+from rlx_mlir.files import Error, Json, Name, decode, is_there, read_bytes
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _CHUNK = 1 << 22
@@ -31,12 +31,12 @@ _STEPS[[ord("["), ord("{")]] = 1
 _STEPS[[ord("]"), ord("}")]] = -1
 
 
-def read_json(path: Name, *, error: Error = ModelFileError) -> Any:
+def read_json(path: Name, *, error: Error = ModelFileError) -> Json:
     """The value in a file; what `error` makes where it can't be read or isn't JSON, BudgetError where it's too much."""
     return parse_json(read_bytes(path, error=error), path, error=error)
 
 
-def read_object(path: Name, *, error: Error = ModelFileError) -> dict[str, Any]:
+def read_object(path: Name, *, error: Error = ModelFileError) -> dict[str, Json]:
     """As `read_json`, of a file that holds one object."""
     value = read_json(path, error=error)
     if not isinstance(value, dict):
@@ -44,7 +44,7 @@ def read_object(path: Name, *, error: Error = ModelFileError) -> dict[str, Any]:
     return value
 
 
-def parse_json(content: bytes, path: Name | None, *, error: Error = ModelFileError) -> Any:
+def parse_json(content: bytes, path: Name | None, *, error: Error = ModelFileError) -> Json:
     """The value of JSON in bytes; `path` is where they are from. As `read_json`."""
     what = "the JSON" if path is None else str(path)
     budgets.check("json_bytes", len(content), what)
@@ -65,7 +65,7 @@ class Document:
         content: its entries.
     """
 
-    def __init__(self, path: Path, what: str, content: dict[str, Any] | None = None) -> None:
+    def __init__(self, path: Path, what: str, content: dict[str, Json] | None = None) -> None:
         """Reads the file; `what` is what the folder would be that has it. With `content`, that is a part of it.
 
         Raises ModelFileError where it is missing or malformed, BudgetError.
@@ -73,12 +73,12 @@ class Document:
         self.path = path
         if content is None and not is_there(path):
             raise ModelFileError(f"the file is missing; {what} is a folder that has it", path=path)
-        self.content: dict[str, Any] = read_object(path) if content is None else content
+        self.content: dict[str, Json] = read_object(path) if content is None else content
 
     def fail(self, key: str, rule: str, value: object) -> ModelFileError:
         return ModelFileError(f"'{key}' must be {rule}, but is {shortened(value)}", path=self.path)
 
-    def get(self, key: str, kind: type, default: object = None) -> Any:
+    def get(self, key: str, kind: type, default: object = None) -> Json:
         """An entry of a type; where there is none, the default, or an error where that is None."""
         value = self.content.get(key)
         if value is None and default is not None:
@@ -118,7 +118,7 @@ def _wrapped(error: Error, path: Name | None, message: str) -> RlxError:
     return error(message.removeprefix(f"{path}: "), path=path)
 
 
-def _parsed(text: str, what: str, path: Name | None, error: Error) -> Any:
+def _parsed(text: str, what: str, path: Name | None, error: Error) -> Json:
     """The value of JSON without a byte order mark whose nesting is checked."""
 
     def number(word: str) -> int:
@@ -131,7 +131,7 @@ def _parsed(text: str, what: str, path: Name | None, error: Error) -> Any:
     def constant(word: str) -> NoReturn:
         raise error(f"{word} isn't JSON: numbers are finite", path=path)
 
-    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def fields(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
         found = dict(pairs)
         if len(found) != len(pairs):
             seen: set[str] = set()

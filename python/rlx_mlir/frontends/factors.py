@@ -9,12 +9,12 @@ NaN.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir import GraphModule, Value
+from rlx_mlir.hir.values import ValueOrTuple
 
 __all__ = ["cholesky", "determinant", "eigh", "log_determinant", "qr", "svd"]
 
@@ -221,7 +221,7 @@ def _swept(
         a, b, own = turned(a, b, _partners(m, count, at))
         return (a, b, m.maximum(worst, own)), None
 
-    def sweep(a: Value, b: Value, _: Value) -> Any:
+    def sweep(a: Value, b: Value, _: Value) -> ValueOrTuple:
         return m.scan(turn, (a, b, _number(m, rows, 0)), turns)[0]
 
     start = (rows, _identity(m, rows, count, count), _number(m, rows, 1))

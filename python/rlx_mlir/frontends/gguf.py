@@ -21,10 +21,11 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from rlx_mlir.frontends.model_file import MetadataValue
 
 from .. import budgets
 from ..errors import GGUFError, InputError
@@ -188,9 +189,9 @@ class Metadata(ModelMetadata):
     def __init__(self, file: GGUFFile, entries: dict[str, _Entry]) -> None:
         self._file = file
         self._entries = entries
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, MetadataValue] = {}
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> MetadataValue:
         if key not in self._values:
             self._values[key] = self._file._value(key, self._entries[key])
         return self._values[key]
@@ -204,7 +205,7 @@ class Metadata(ModelMetadata):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def typed(self, key: str) -> Any:
+    def typed(self, key: str) -> MetadataValue:
         """A value as `write_gguf` writes it with its type: numbers are scalars of numpy."""
         entry, value = self._entries[key], self[key]
         return _SCALARS[entry.type].type(value) if entry.count is None and entry.type in _SCALARS else value
@@ -551,7 +552,7 @@ class GGUFFile(ModelFile):
             )
         return TensorInfo(name, shape, fmt.name, type_id, position, nbytes, start)
 
-    def _value(self, key: str, entry: _Entry) -> Any:
+    def _value(self, key: str, entry: _Entry) -> MetadataValue:
         if self._data.size == 0:
             raise InputError(f"metadata '{key}' is asked for, but the file is closed")
         if entry.type == _STRING:
@@ -608,7 +609,7 @@ Tensor = np.ndarray | tuple[str, np.ndarray | Iterable[np.ndarray], Sequence[int
 
 def write_gguf(
     path: str | os.PathLike[str],
-    metadata: Mapping[str, Any],
+    metadata: Mapping[str, MetadataValue],
     tensors: Mapping[str, Tensor],
     *,
     version: int = 3,
@@ -654,7 +655,7 @@ def write_gguf(
     return target
 
 
-def encode_metadata(metadata: Mapping[str, Any], *, tensors: int = 0, version: int = 3) -> bytearray:
+def encode_metadata(metadata: Mapping[str, MetadataValue], *, tensors: int = 0, version: int = 3) -> bytearray:
     """The start of a GGUF file, up to its metadata's end, as `write_gguf` writes it; without tensors, a whole file."""
     header = bytearray(MAGIC + struct.pack("<IQQ", version, tensors, len(metadata)))
     for key, value in metadata.items():
@@ -679,7 +680,7 @@ def _dense_tensor(name: str, data: np.ndarray) -> tuple[str, np.ndarray, Sequenc
     raise InputError(f"tensor '{name}' has the element type {data.dtype}, for which GGUF has no type")
 
 
-def _encode_value(key: str, value: Any) -> bytes:
+def _encode_value(key: str, value: MetadataValue) -> bytes:
     if isinstance(value, str):
         return _U32.pack(_STRING) + _string(value)
     if isinstance(value, list):

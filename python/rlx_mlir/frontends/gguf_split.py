@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+from rlx_mlir.frontends.model_file import MetadataValue
 
 from .. import budgets
 from ..errors import GGUFError
@@ -32,7 +34,7 @@ class Part(Protocol):
     @property
     def path(self) -> str | None: ...
     @property
-    def metadata(self) -> Mapping[str, Any]: ...
+    def metadata(self) -> Mapping[str, MetadataValue]: ...
     @property
     def tensors(self) -> Mapping[str, Header]: ...
     def close(self) -> None: ...

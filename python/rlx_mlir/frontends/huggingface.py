@@ -17,9 +17,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+
+from rlx_mlir.files import Json
+from rlx_mlir.frontends.model_file import MetadataValue
 
 from ..errors import InputError, SafetensorsError, TokenizerError
 from ..files import is_there, open_regular, read_bytes, read_text
@@ -40,10 +42,10 @@ _SAMPLE_BYTES = 4096
 class FolderMetadata(ModelMetadata):
     """What the configuration says, and the tokenizer, whose files are read when they are first asked for."""
 
-    def __init__(self, folder: Path, values: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, values: Mapping[str, MetadataValue]) -> None:
         self._folder = folder
         self._values = dict(values)
-        self._later: dict[str, Callable[[], Any]] = {}
+        self._later: dict[str, Callable[[], MetadataValue]] = {}
         if is_there(folder / TOKENIZER):
             self._values["tokenizer.ggml.model"] = HUGGINGFACE
             self._later[TOKENIZER_KEY] = partial(read_object, folder / TOKENIZER)
@@ -66,7 +68,7 @@ class FolderMetadata(ModelMetadata):
         except TokenizerError as error:
             raise TokenizerError(f"{self._folder}: {error}") from None
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> MetadataValue:
         if key not in self._values and key in self._later:
             self._values[key] = self._later[key]()
         return self._values[key]
@@ -86,7 +88,7 @@ class FolderMetadata(ModelMetadata):
         return len(value) if isinstance(value, list | np.ndarray) else None
 
 
-def _settings(folder: Path) -> dict[str, dict[str, Any]]:
+def _settings(folder: Path) -> dict[str, dict[str, Json]]:
     return {name: Document(folder / name, "").content if is_there(folder / name) else {} for name in SETTINGS}
 
 

@@ -17,10 +17,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from rlx_mlir.files import Json
+from rlx_mlir.frontends.model_file import MetadataValue
 
 from ..errors import UnsupportedError, nearest, shortened
 from .documents import Document
@@ -46,7 +48,7 @@ class FolderConfig:
     """
 
     family: Family
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, MetadataValue]
     tensors: Mapping[str, Floats]
     tied: bool
     document: Document
@@ -97,7 +99,7 @@ def read_config(folder: Path) -> FolderConfig:
     values = {**reader.numbers(), **reader.windows()}
     rope = reader.rope(values)
     values |= rope.values
-    metadata: dict[str, Any] = {"general.architecture": family.architecture}
+    metadata: dict[str, MetadataValue] = {"general.architecture": family.architecture}
     metadata |= {f"{family.architecture}.{key}": value for key, value in values.items()}
     ahead = reader.count(family.ahead) if family.ahead else 0
     return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document, ahead, float8)
@@ -125,7 +127,7 @@ def _part(document: Document, family: Family) -> Document:
 class Rope:
     """Rotations: values by their keys without prefix, and tensors of factors."""
 
-    values: dict[str, Any]
+    values: dict[str, MetadataValue]
     factors: dict[str, Floats] = field(default_factory=dict)
 
 
@@ -135,7 +137,7 @@ class _Reader:
     def __init__(self, document: Document, family: Family) -> None:
         self.document, self.family = document, family
 
-    def value(self, key: str) -> Any:
+    def value(self, key: str) -> Json:
         found = self.document.content.get(key)
         return self.family.defaults.get(key) if found is None else found
 
@@ -158,10 +160,10 @@ class _Reader:
         """A number that may be 0."""
         return self.document.integer(key, 0, default=self._default(key))
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> dict[str, MetadataValue]:
         """Sizes, and what numbers are multiplied by."""
         document = self.document
-        values: dict[str, Any] = {"rope.halves": True}
+        values: dict[str, MetadataValue] = {"rope.halves": True}
         for key, own in {**NUMBERS, **self.family.numbers}.items():
             found = self.value(key)
             if isinstance(found, bool):
@@ -191,7 +193,7 @@ class _Reader:
             values = {"attn_logit_softcapping": 0.0, "final_logit_softcapping": 0.0, **values}
         return values
 
-    def _latents(self) -> dict[str, Any]:
+    def _latents(self) -> dict[str, MetadataValue]:
         """How wide latents and what is made of them are, and how experts are chosen."""
         words = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
         rank, rotated, plain, value = (self.document.integer(word, default=self._default(word)) for word in words)
@@ -215,7 +217,7 @@ class _Reader:
             values |= {"expert_group_count": 1, "expert_group_used_count": 1}
         return values
 
-    def _deltas(self, layers: int) -> dict[str, Any]:
+    def _deltas(self, layers: int) -> dict[str, MetadataValue]:
         """The layers with a gated delta rule, their sizes, and the layer that predicts further ahead."""
         words = ("key_head_dim", "value_head_dim", "num_key_heads", "num_value_heads", "conv_kernel_dim")
         size, other, keys, values, taps = (
@@ -227,7 +229,7 @@ class _Reader:
                 f"wide, but have {size} and {other}"
             )
         ahead = self.count("mtp_num_hidden_layers")
-        found: dict[str, Any] = {
+        found: dict[str, MetadataValue] = {
             "block_count": layers + ahead,
             "nextn_predict_layers": ahead,
             "attention.recurrent_layers": np.concatenate([self._recurrent(layers), np.zeros(ahead, np.bool_)]),
@@ -257,7 +259,7 @@ class _Reader:
             raise self.document.fail("layer_types", f"{layers} of {', '.join(known)}", kinds)
         return np.array([known[kind] for kind in kinds], np.bool_)
 
-    def windows(self) -> dict[str, Any]:
+    def windows(self) -> dict[str, MetadataValue]:
         """Which layers see a window, and how long it is."""
         layers = self.document.integer("num_hidden_layers")
         content = self.document.content
@@ -295,7 +297,7 @@ class _Reader:
             raise self.document.fail("no_rope_layers", f"at least {layers} of 0 and 1", given)
         return np.array(given[:layers], np.bool_)
 
-    def rope(self, sizes: Mapping[str, Any]) -> Rope:
+    def rope(self, sizes: Mapping[str, MetadataValue]) -> Rope:
         """How positions are rotated."""
         head, positions = (
             sizes["rope.dimension_count" if self.family.latent else "attention.key_length"],
@@ -307,7 +309,7 @@ class _Reader:
         assert isinstance(whole, float)
         part = self._positive(parameters, "partial_rotary_factor", whole)
         dims = int(head * part)
-        values: dict[str, Any] = {"rope.freq_base": theta, "rope.dimension_count": dims}
+        values: dict[str, MetadataValue] = {"rope.freq_base": theta, "rope.dimension_count": dims}
         if local is not None:
             values["rope.freq_base_swa"] = self._positive(local, "rope_theta", theta)
         if self.family.name == "smollm3":
@@ -326,7 +328,7 @@ class _Reader:
             values |= self._stretched_scores(own, found)
         return Rope({**found.values, **values}, found.factors)
 
-    def _stretched_scores(self, own: _RopeEntries, found: Rope) -> dict[str, Any]:
+    def _stretched_scores(self, own: _RopeEntries, found: Rope) -> dict[str, MetadataValue]:
         """What latents have in place of a factor that grows with that of the positions: it is of scores, not of what
         rotates."""
         weight = own.entries.get("mscale_all_dim") or 0.0
@@ -342,7 +344,7 @@ class _Reader:
             )
         return {}
 
-    def _rope_parameters(self) -> tuple[Mapping[str, Any] | None, dict[str, Any]]:
+    def _rope_parameters(self) -> tuple[Mapping[str, Json] | None, dict[str, Json]]:
         """What is said of local layers, where they rotate in their own way, and what of the others."""
         content = self.document.content
         own = "rope_local_base_freq" in self.family.defaults
@@ -354,7 +356,7 @@ class _Reader:
         if not isinstance(given, dict | None):
             raise self.document.fail("rope_parameters", "an object", given)
         found = dict(given or {})
-        local: dict[str, Any] | None = None
+        local: dict[str, Json] | None = None
         if own:
             nested = found.get("full_attention"), found.get("sliding_attention")
             if any(each is not None for each in nested):
@@ -373,11 +375,11 @@ class _Reader:
             found.setdefault("original_max_position_embeddings", content["original_max_position_embeddings"])
         return local, found
 
-    def _positive(self, entries: Mapping[str, Any], key: str, default: float) -> float:
+    def _positive(self, entries: Mapping[str, Json], key: str, default: float) -> float:
         return _positive(self.document, entries, key, default)
 
 
-def _positive(document: Document, entries: Mapping[str, Any], key: str, default: float | None) -> float:
+def _positive(document: Document, entries: Mapping[str, Json], key: str, default: float | None) -> float:
     value = entries.get(key)
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
@@ -398,7 +400,7 @@ class _RopeEntries:
     """
 
     document: Document
-    entries: Mapping[str, Any]
+    entries: Mapping[str, Json]
     theta: float
     dims: int
     positions: int

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from rlx_mlir.frontends.model_file import MetadataValue
 
 from ..errors import ModelFileError
 
@@ -57,7 +58,7 @@ class DeltaOrder:
     size: int
 
     @classmethod
-    def of(cls, metadata: Mapping[str, Any], architecture: str) -> DeltaOrder:
+    def of(cls, metadata: Mapping[str, MetadataValue], architecture: str) -> DeltaOrder:
         """By the metadata of a folder."""
         names = ("group_count", "time_step_rank", "state_size")
         return cls(*(metadata[f"{architecture}.ssm.{name}"] for name in names))

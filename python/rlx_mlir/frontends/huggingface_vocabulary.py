@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+
+from rlx_mlir.files import Json
 
 from ..errors import TokenizerError, shortened
 
@@ -15,14 +16,14 @@ TOKENIZER_KEY = "tokenizer.huggingface.json"
 SETTINGS_KEY = "tokenizer.huggingface.settings"
 """The objects in the files beside it, by their names; empty where there is no such file."""
 
-Document = Mapping[str, Any]
+Document = Mapping[str, Json]
 Settings = Mapping[str, Document]
 
 _MOST = 1 << 22
 """Ids are below: more than twice ten times as many as any vocabulary has."""
 
 
-def added_tokens(document: Document) -> list[dict[str, Any]]:
+def added_tokens(document: Document) -> list[dict[str, Json]]:
     """The tokens that stand beside the model's, each with its ``id``, ``content`` and ``special``.
 
     Raises TokenizerError where one is malformed.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +63,12 @@ class TensorInfo:
         return self.shape[-1] if self.shape else 1
 
 
-class ModelMetadata(Mapping[str, Any], ABC):
+#: A value of a model's metadata: a number, a boolean, a text, an array of numbers or a list of texts, as GGUF has them,
+#: or an object of JSON, which files of folders hold.
+MetadataValue: TypeAlias = Any
+
+
+class ModelMetadata(Mapping[str, MetadataValue], ABC):
     """Values by the keys of GGUF: ``int``, ``float``, ``bool``, ``str``, numpy arrays of numbers, lists of strings."""
 
     @abstractmethod

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlx_mlir import compiler, interpreter
+from rlx_mlir.checks import Option
+from rlx_mlir.mir.registry import Evaluated
+from rlx_mlir.runtime.artifact import CompiledModule
 
 if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule
@@ -37,7 +40,7 @@ class ReadModel:
         """Names of the outputs, in the order of what was read."""
         return tuple(self.module.outputs)
 
-    def compile(self, **options: Any) -> Any:
+    def compile(self, **options: Option) -> CompiledModule:
         """An executable with its parameters set: `run({name: array})` gives outputs by name.
 
         Args:
@@ -45,12 +48,12 @@ class ReadModel:
 
         Raises as `rlx_mlir.compile` does. For target `nvptx` it is the artefact, without parameters.
         """
-        compiled: Any = compiler.compile(self.module, **options)
+        compiled: CompiledModule = compiler.compile(self.module, **options)
         if hasattr(compiled, "set_params"):
             compiled.set_params({spec.name: self.params[spec.name] for spec in compiled.params})
         return compiled
 
-    def interpret(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def interpret(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Evaluated]:
         """Outputs by name, computed by the numpy references of the module's operations: slow, for comparisons."""
         return interpreter.interpret(self.module, {**self.params, **inputs})
 

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ def write_safetensors(
 
     Raises SafetensorsError where an element type isn't one of the format, OSError where the file can't be written.
     """
-    arrays: dict[str, Any] = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    arrays: dict[str, np.ndarray] = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     with foreign_errors(os.fspath(path), lambda message: SafetensorsError(message, path=path)):
         from safetensors.numpy import save
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError
+from rlx_mlir.files import Json
 from rlx_mlir.fuzz import operations as _operations  # noqa: F401  (registers generators)
 from rlx_mlir.fuzz.draft import FLOATS, LARGE_SIZES, LONG_SIZES, SIZES, Draft, Recipe, Skip, make_value, word
 from rlx_mlir.fuzz.primitives import GENERATORS, SINGLE, SUMS
@@ -45,7 +46,7 @@ class Case:
 
     module: GraphModule
     runs: list[dict[str, np.ndarray]]
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Json] = field(default_factory=dict)
     fuzzer: str = "graphs"
 
     def save(self, path: Path) -> None:
@@ -90,7 +91,7 @@ def load_operations(files: Iterable[str]) -> None:
         load_passes(file)
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Json]:
     """How the case in a file is compiled; InputError where it doesn't say."""
     try:
         lines = path.read_text().splitlines()[:3]

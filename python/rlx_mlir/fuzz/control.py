@@ -9,10 +9,11 @@ from typing import Any
 from rlx_mlir.errors import BuildError
 from rlx_mlir.fuzz.draft import FLOATS, Draft, Skip, word
 from rlx_mlir.fuzz.primitives import generates
-from rlx_mlir.hir import Value
+from rlx_mlir.hir import GraphModule, Value
+from rlx_mlir.hir.values import ValueOrTuple
 
 #: A step: the value it is of, and one of its shape that it may read.
-Step = Callable[[Any, Value, Value], Value]
+Step = Callable[[GraphModule, Value, Value], Value]
 
 #: What a step may do, such that values stay as large as they are.
 STEPS: tuple[Step, ...] = (
@@ -54,13 +55,13 @@ def _pair(draft: Draft, least_rank: int = 0) -> tuple[Value, Value]:
     return x, draft.like(x.shape, word(x))
 
 
-def _built(draft: Draft, build: Callable[[], Any]) -> None:
+def _built(draft: Draft, build: Callable[[], ValueOrTuple]) -> None:
     """Runs a builder, whose results can be operands from then on."""
     try:
         found = build()
     except BuildError:  # such as sizes that two values don't share for sure
         raise Skip from None
-    listed: Sequence[Any] = found if isinstance(found, tuple) else (found,)
+    listed: Sequence[ValueOrTuple] = found if isinstance(found, tuple) else (found,)
     for each in listed:
         draft.values += each if isinstance(each, tuple) else [each] if each is not None else []
 
@@ -85,7 +86,7 @@ def loop(draft: Draft) -> None:
         following = old if swaps else step(value)
         return following, value, m.add(i, 1)
 
-    def build() -> Any:
+    def build() -> ValueOrTuple:
         return m.while_loop(lambda value, old, i: m.compare("lt", i, steps), body, (x, other, count), limit=limit)
 
     _built(draft, build)

@@ -18,7 +18,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,7 @@ from rlx_mlir.interpreter import bind_inputs
 from rlx_mlir.mir.backward import STRAIGHT_THROUGH
 from rlx_mlir.mir.numerics import F64, is_float, is_inexact
 from rlx_mlir.mir.packed import PackedWeight, packing
-from rlx_mlir.mir.registry import VJPS, Evaluate, evaluate
+from rlx_mlir.mir.registry import VJPS, Evaluate, Evaluated, evaluate
 from rlx_mlir.rewriting import operations
 from rlx_mlir.semantics.function import arguments, body, function_name, functions, results
 
@@ -124,7 +123,7 @@ def _tamed(array: np.ndarray, rng: Rng) -> np.ndarray:
     return np.where(array == -np.inf, array, own)  # masks
 
 
-def evaluate_wide(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = None) -> list[Any]:
+def evaluate_wide(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = None) -> list[Evaluated]:
     """The results of an operation in f64: nothing is rounded to the types that it has."""
     operation = op.operation
     if operation.name in ("mir.cast", "hir.cast"):
@@ -155,7 +154,7 @@ def _run(module: GraphModule, values: Arrays) -> Arrays:
         for a, x in zip(arguments(module.entry), bound, strict=True)
     ]
     listed = {function_name(f): f for f in functions(module.ir_module)}
-    found: list[Any] = run_function(listed, module.entry, own, evaluate_wide)
+    found: list[Evaluated] = run_function(listed, module.entry, own, evaluate_wide)
     return {result.name: value for result, value in zip(results(module.entry), found, strict=True)}
 
 

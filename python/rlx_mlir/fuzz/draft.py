@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rlx_mlir import formats
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.mir.dims import Size
@@ -230,7 +231,7 @@ class Draft:
         """A value of floats."""
         return self.any(FLOATS, least_rank, most_rank)
 
-    def like(self, shape: Sequence[Dim], dtype: str, *, reuse: float = 0.5, **options: Any) -> Value:
+    def like(self, shape: Sequence[Dim], dtype: str, *, reuse: float = 0.5, **options: PythonValue) -> Value:
         """A value of a shape and type: one that there is, or a new argument."""
         wanted = tuple(shape)
         if "?" not in wanted and self.chance(reuse):
@@ -297,7 +298,11 @@ class Draft:
     # -- operations --------------------------------------------------------------------------------------------------
 
     def emit(
-        self, op: str, operands: Mapping[str, object], attributes: Mapping[str, object] | None = None, **options: Any
+        self,
+        op: str,
+        operands: Mapping[str, object],
+        attributes: Mapping[str, object] | None = None,
+        **options: PythonValue,
     ) -> tuple[Value, ...]:
         """Appends an operation; its results can be operands from now on."""
         results = self.module._emit(op, operands, attributes, **options)

@@ -17,13 +17,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.errors import RlxError
 from rlx_mlir.frontends.gguf_split import part_name
 from rlx_mlir.fuzz.pool import Outcome, Task
+
+if TYPE_CHECKING:
+    pass
+
 
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
@@ -31,6 +36,8 @@ _STRING, _ARRAY = 8, 9
 _DECODED = 1 << 20
 #: Bytes of a source that are changed; what follows are weights, whose values mean nothing here.
 _HEADER = 16 << 20
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -409,7 +416,7 @@ def sources() -> tuple[Source, ...]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "small.gguf"
 
-        def made(kind: str, **options: Any) -> bytes:
+        def made(kind: str, **options: PythonValue) -> bytes:
             _small_model(path, kind, **options)
             return path.read_bytes()
 
@@ -491,7 +498,7 @@ def read_everything(path: Path) -> bool:
 
     refused = 0
 
-    def attempt(action: Callable[[], Any]) -> Any:
+    def attempt(action: Callable[[], Answer]) -> Answer | None:
         nonlocal refused
         try:
             return action()

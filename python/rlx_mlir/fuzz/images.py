@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.fuzz.draft import FLOATS, INTEGERS, Dim, Draft, Skip, word
 from rlx_mlir.fuzz.primitives import ALL, eps, generates
 from rlx_mlir.hir import Value
 from rlx_mlir.hir.graph import Word
 
 
-def windows(draft: Draft, *, dilated: bool = True) -> tuple[list[int], dict[str, Any], list[Dim]]:
+def windows(draft: Draft, *, dilated: bool = True) -> tuple[list[int], dict[str, PythonValue], list[Dim]]:
     """(kernel, attributes, height and width of an image that is at most one short of the kernel)."""
     kernel = [draft.choose([1, 2, 3]) for _ in range(2)]
-    attributes: dict[str, Any] = {"stride": [draft.choose([1, 1, 2, 3]) for _ in range(2)]}
+    attributes: dict[str, PythonValue] = {"stride": [draft.choose([1, 1, 2, 3]) for _ in range(2)]}
     attributes["padding"] = [draft.choose([0, 0, 1, 2]) for _ in range(2)]
     dilation = [draft.choose([1, 1, 2]) if dilated else 1 for _ in range(2)]
     if dilated:
@@ -68,7 +67,7 @@ def conv_transpose2d(draft: Draft) -> None:
     draft.emit("mir.conv_transpose2d", {"x": x, "weight": weight}, attributes)
 
 
-def convolution(draft: Draft) -> tuple[Value, Value, dict[str, Any], Value]:
+def convolution(draft: Draft) -> tuple[Value, Value, dict[str, PythonValue], Value]:
     """(image, kernels, attributes, gradient of their convolution)."""
     groups, per_group, out = draft.choose([1, 1, 2, 3]), draft.size(1, 3), draft.size(1, 3)
     kernel, attributes, area = windows(draft)
@@ -91,7 +90,7 @@ def conv2d_backward_weight(draft: Draft) -> None:
     draft.emit("mir.conv2d_backward_weight", {"x": x, "dy": dy}, {**attributes, "kernel_size": list(weight.shape[2:])})
 
 
-def groups(draft: Draft) -> tuple[Value, dict[str, Any]]:
+def groups(draft: Draft) -> tuple[Value, dict[str, PythonValue]]:
     """(image, attributes) with groups of channels."""
     count = draft.choose([1, 2, 3])
     channels = count * draft.size(1, 5)
@@ -139,5 +138,5 @@ def axial_rope2d(draft: Draft) -> None:
     head_dim = draft.choose([4, 8, 16])
     width = head_dim * draft.choose([1, 2, 3])
     x = draft.like([draft.dim(most=3), end_x * end_y * repeat, width], draft.float_type())
-    attributes: dict[str, Any] = {"end_x": end_x, "end_y": end_y, "head_dim": head_dim, "repeat_factor": repeat}
+    attributes: dict[str, PythonValue] = {"end_x": end_x, "end_y": end_y, "head_dim": head_dim, "repeat_factor": repeat}
     draft.emit("mir.axial_rope2d", {"x": x}, {**attributes, "theta": draft.choose([None, 100.0])})

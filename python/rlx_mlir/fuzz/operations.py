@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.fuzz import algebra as _algebra  # noqa: F401  (registers how its operations are drawn)
 from rlx_mlir.fuzz import backward as _backward  # noqa: F401  (registers how gradients are drawn)
 from rlx_mlir.fuzz import control as _control  # noqa: F401  (registers how operations with regions are drawn)
@@ -207,7 +207,7 @@ def gated_delta_net(draft: Draft, name: str) -> None:
     dtype, batch, tokens = draft.float_type(), draft.dim(most=3), draft.dim(most=9)
     count, n = draft.dim(0, 3, dynamic=0.1), draft.dim(0, 17, dynamic=0.1)
 
-    def finite(shape: Sequence[Dim], kind: str, **options: Any) -> Value:
+    def finite(shape: Sequence[Dim], kind: str, **options: PythonValue) -> Value:
         """Values without infinities, of which forms of the recurrence make infinities or NaN, each in its order."""
         return draft.emit("mir.tanh", {"x": draft.like(shape, kind, **options)})[0]
 

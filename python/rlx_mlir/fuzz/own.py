@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.errors import BuildError
 from rlx_mlir.fuzz.draft import Draft, Skip, word
 from rlx_mlir.fuzz.primitives import generates
-from rlx_mlir.own_ops import OwnOp, TensorSpec, register_op, registered_ops
+from rlx_mlir.hir import GraphModule, Value
+from rlx_mlir.own_ops import OwnOp, Parameters, TensorSpec, register_op, registered_ops
 
 
 @generates("mir.custom")
@@ -26,13 +26,13 @@ def custom(draft: Draft) -> None:
     draft.values += results if isinstance(results, tuple) else [results]
 
 
-def _sampled(draft: Draft, own: OwnOp) -> tuple[list[Any], dict[str, Any]]:
+def _sampled(draft: Draft, own: OwnOp) -> tuple[list[Value], dict[str, PythonValue]]:
     assert own.sample is not None
     specs, parameters = own.sample(draft.rng)
     return [draft.like(spec.shape, spec.dtype) for spec in specs], parameters
 
 
-def _default(draft: Draft, own: OwnOp) -> tuple[list[Any], dict[str, Any]]:
+def _default(draft: Draft, own: OwnOp) -> tuple[list[Value], dict[str, PythonValue]]:
     """Operands of one shape and type, and the defaults of parameters."""
     first = draft.floating(1)
     count = 2 if own.operand_count is None else own.operand_count
@@ -47,11 +47,11 @@ def _mix(x: np.ndarray, y: np.ndarray, *, part: float) -> np.ndarray:
     return np.asarray(x + (y - x) * np.array(part, x.dtype))
 
 
-def _lower_mix(m: Any, x: Any, y: Any, *, part: float) -> Any:
+def _lower_mix(m: GraphModule, x: Value, y: Value, *, part: float) -> Value:
     return x + (y - x) * part
 
 
-def _sample_mix(rng: np.random.Generator) -> tuple[list[TensorSpec], dict[str, Any]]:
+def _sample_mix(rng: np.random.Generator) -> tuple[list[TensorSpec], Parameters]:
     spec = TensorSpec(tuple(int(size) for size in rng.integers(0, 9, rng.integers(1, 4))), "f32")
     return [spec, spec], {"part": float(rng.choice([0.25, 0.5]))}
 

@@ -20,9 +20,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rlx_mlir.files import Json
+
 #: A case, as JSON carries it to a child, and what the child says of it.
-Task = dict[str, Any]
-Outcome = dict[str, Any]
+Task = dict[str, Json]
+Outcome = dict[str, Json]
 
 _PATIENCE = 10  # times the seconds of a case that may pass while other programs run
 _STDERR = 60_000  # bytes of it that are kept of a crash

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir import ir
-from rlx_mlir.attributes import elements_attribute
+from rlx_mlir.attributes import PythonValue, elements_attribute
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.formats import scaled_scheme
@@ -80,7 +79,7 @@ def unary(draft: Draft, record: Elementwise) -> None:
     draft.emit(record.name, {"x": x})
 
 
-def other_operand(draft: Draft, x: Value, dtype: str, **options: Any) -> Value:
+def other_operand(draft: Draft, x: Value, dtype: str, **options: PythonValue) -> Value:
     """A value that broadcasts with x: like x, or with fewer dimensions, some of size 1."""
     shape: Shape = x.shape
     if draft.chance(0.4):

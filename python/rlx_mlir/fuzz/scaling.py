@@ -12,13 +12,13 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.compiler import CompileOptions, build_artifact
 from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.files import Json
 from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.hir import GraphModule, Value
 
@@ -172,16 +172,16 @@ def handle(task: Task) -> Outcome:
     return answer
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Json]:
     """The case in a file; InputError where it has none."""
     for line in path.read_text().splitlines():
         if line.startswith(_MARK):
-            case: dict[str, Any] = json.loads(line.removeprefix(_MARK))
+            case: dict[str, Json] = json.loads(line.removeprefix(_MARK))
             return case
     raise InputError(f"{path} isn't a case of the fuzzer of compile times: it has no line '{_MARK}…'")
 
 
-def check(case: dict[str, Any]) -> Outcome:
+def check(case: dict[str, Json]) -> Outcome:
     """Compiles the family at the size, at twice that, and so on while that is quick; compares neighbours."""
     name, size, seed = case["family"], case["size"], case["seed"]
     try:

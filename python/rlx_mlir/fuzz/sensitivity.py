@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from rlx_mlir.interpreter import bind_inputs
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.functions import FUNCTIONS, Rounding, named
 from rlx_mlir.mir.numerics import F64, accumulator, by_parts, is_float, is_inexact, narrow, parts
-from rlx_mlir.mir.registry import evaluate
+from rlx_mlir.mir.registry import Evaluated, evaluate
 from rlx_mlir.semantics.function import body, entry_function, function_name, functions, results
 
 Evaluate = Callable[[ir.AnyOp, Sequence[object]], list[object]]
@@ -73,13 +72,13 @@ def _name(dtype: np.dtype) -> str:
 def run_function(
     listed: Mapping[str, ir.Operation],
     function: ir.Operation,
-    values: Sequence[Any],
+    values: Sequence[Evaluated],
     evaluate_one: Evaluate,
-    record: dict[ir.Value, Any] | None = None,
+    record: dict[ir.Value, Evaluated] | None = None,
 ) -> list[object]:
     """The results of a function whose operations are computed by `evaluate_one`; `record` gets every value."""
     block = body(function)
-    known: dict[ir.Value, Any] = {} if record is None else record
+    known: dict[ir.Value, Evaluated] = {} if record is None else record
     known.update(zip(block.arguments, values, strict=True))
     for op in block.operations:
         operation = op.operation
@@ -95,7 +94,9 @@ def run_function(
     raise AssertionError("a function ends with a return")
 
 
-def run_module(module: ir.Module, inputs: Mapping[str, object], evaluate_one: Evaluate = evaluate) -> dict[str, Any]:
+def run_module(
+    module: ir.Module, inputs: Mapping[str, object], evaluate_one: Evaluate = evaluate
+) -> dict[str, Evaluated]:
     """The outputs of a module by name."""
     listed = {function_name(f): f for f in functions(module)}
     entry = entry_function(module)
@@ -158,7 +159,7 @@ class _Perturbed:
             return by_parts(lambda part: self._noise(part, relative), array)
         return np.asarray(array * (1 + relative * self._rng.uniform(-1, 1, array.shape)))
 
-    def __call__(self, op: ir.AnyOp, operands: Sequence[Any]) -> list[Any]:
+    def __call__(self, op: ir.AnyOp, operands: Sequence[Evaluated]) -> list[Evaluated]:
         name = op.operation.name
         if len(op.operation.regions):
             return evaluate(op, operands, self)
@@ -203,7 +204,9 @@ class _Perturbed:
         size = _COMPUTED[_name(accumulator(dtype))] * (least + float(np.abs(finite).max(initial=0)))
         return np.asarray(value + size * self._rng.uniform(-1, 1, value.shape))
 
-    def _subtracted(self, op: ir.AnyOp, operands: Sequence[Any], wide: Sequence[Any], value: np.ndarray) -> np.ndarray:
+    def _subtracted(
+        self, op: ir.AnyOp, operands: Sequence[Evaluated], wide: Sequence[Evaluated], value: np.ndarray
+    ) -> np.ndarray:
         """A result of `_SUBTRACTED`, each element with the error of the largest that slopes of this size could give."""
         x, gamma, slopes = wide
         if self._exact or not slopes.size:
@@ -225,20 +228,20 @@ class _Perturbed:
         return np.where(rows, np.where(self._rng.random(value.shape) < 0.5, unknown, 0).astype(value.dtype), value)
 
     @staticmethod
-    def _stored(value: Any, element: ir.Type) -> Any:
+    def _stored(value: Evaluated, element: ir.Type) -> Evaluated:
         """The value in the element type that the module says."""
         if isinstance(value, PackedWeight) or not is_float(value.dtype):
             return value
         return narrow(value.astype(F64), DTYPES[str(element)])
 
     @staticmethod
-    def _masking(given: Any, wide: Any) -> Any:
+    def _masking(given: Evaluated, wide: Evaluated) -> Evaluated:
         """An operand of attention, of which the largest numbers are no scores: they stay as they are."""
         if isinstance(given, PackedWeight) or not is_float(given.dtype):
             return wide
         return np.where(np.abs(given.astype(F64)) > _MASKED, given.astype(F64), wide)
 
-    def _widened(self, operand: Any) -> Any:
+    def _widened(self, operand: Evaluated) -> Evaluated:
         if isinstance(operand, PackedWeight) or not is_inexact(operand.dtype):
             return operand
         if operand.dtype.kind == "c":
@@ -246,7 +249,7 @@ class _Perturbed:
         error = _COMPUTED[_name(accumulator(operand.dtype))]
         return self._noise(operand.astype(F64), error)
 
-    def _rounded(self, value: Any, element: ir.Type) -> Any:
+    def _rounded(self, value: Evaluated, element: ir.Type) -> Evaluated:
         if isinstance(value, PackedWeight) or not is_inexact(value.dtype) or not self._rounds:
             return value
         if value.dtype.kind == "c":
@@ -263,7 +266,7 @@ def _is_narrow(dtype: np.dtype) -> bool:
     return is_float(dtype) and _name(dtype) in ("f16", "bf16")
 
 
-def _exact_rows(op: ir.Operation, operands: Sequence[Any], wide: Sequence[Any]) -> list[Any]:
+def _exact_rows(op: ir.Operation, operands: Sequence[Evaluated], wide: Sequence[Evaluated]) -> list[Evaluated]:
     """The operands with rows of equal elements as they are: their mean is exact, and so is zero, what is left of them.
 
     That holds where no sum rounds: elements of few bits, and no more than 8192 of them.

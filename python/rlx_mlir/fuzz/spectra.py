@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.fuzz.draft import Dim, Draft, Skip
 from rlx_mlir.fuzz.primitives import COMPLEX, generates
 from rlx_mlir.hir import Value
@@ -15,7 +15,7 @@ from rlx_mlir.hir.graph import Word
 LENGTHS = (1, 2, 3, 4, 6, 7, 8, 13, 15, 16, 17, 30, 32, 34, 60, 64, 97, 128)
 
 
-def finite(draft: Draft, shape: Sequence[Dim], dtype: str, **options: Any) -> Value:
+def finite(draft: Draft, shape: Sequence[Dim], dtype: str, **options: PythonValue) -> Value:
     """Values from -1 to 1."""
     return draft.emit("mir.tanh", {"x": draft.like(shape, dtype, **options)})[0]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.hir.values import Value
 
@@ -97,7 +98,7 @@ def _pointwise(g: GraphModule) -> Outputs:
     return g.mul(g.silu(x), g.tanh(y)), g.gelu(g.sub(x, g.exp(y)))
 
 
-def _attention(dtype: str, queries: int, keys: int, **options: Any) -> Callable[[], GraphModule]:
+def _attention(dtype: str, queries: int, keys: int, **options: PythonValue) -> Callable[[], GraphModule]:
     """4 heads over 2, of 64 elements."""
 
     def outputs(g: GraphModule) -> Outputs:

@@ -14,12 +14,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlx_mlir import native
 from rlx_mlir.errors import DeviceFaultError, InputError, RlxError
+from rlx_mlir.files import Json
 from rlx_mlir.gpu_check.cases import CASES, COPIES, STEPS, Case, decode_step
 from rlx_mlir.runtime.device import DeviceArray
 from rlx_mlir.verify.inputs import Sample, samples
@@ -239,7 +240,7 @@ def prepare() -> None:
     import rlx_mlir.compiler  # noqa: F401
 
 
-def handle(task: dict[str, Any]) -> dict[str, object]:
+def handle(task: dict[str, Json]) -> dict[str, object]:
     """Of a child process: runs the check that a task names, or says what the GPU is."""
     if "check" not in task:
         return about(task["device"])

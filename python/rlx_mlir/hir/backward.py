@@ -7,8 +7,9 @@ Each takes the gradient by the operation's result, `dy`, and gives that by an op
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.hir import place
 from rlx_mlir.hir.arguments import number, word
 from rlx_mlir.hir.checked import checked
@@ -76,7 +77,7 @@ class Gradients(Primitives):
         """The gradient of `layer_norm` by beta, which is that of `rms_norm`."""
         return self.rms_norm_backward_beta(dy, axis=axis, **options)
 
-    def rope_backward(self, dy: Value, cos: Value, sin: Value, **options: Any) -> Value:
+    def rope_backward(self, dy: Value, cos: Value, sin: Value, **options: PythonValue) -> Value:
         """The gradient of `rope` by x: the same rotation by negative angles. Keywords are those of `rope`."""
         return Primitives.rope(self, dy, cos, self.neg(sin), **options)
 
@@ -105,7 +106,7 @@ class Gradients(Primitives):
         mask: Value | None = None,
         *,
         wrt: str,
-        **options: Any,
+        **options: PythonValue,
     ) -> Value:
         """The gradient of `attention` by `wrt`: query, key or value; what is else is that of `attention_backward_all`.
 

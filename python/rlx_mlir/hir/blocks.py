@@ -12,17 +12,18 @@ blocks that are also primitives (`rms_norm`, `rope`, `attention`, `dequant_matmu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.hir import place
 from rlx_mlir.hir.arguments import number, word
 from rlx_mlir.hir.graph import Graph, Word
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
 from rlx_mlir.hir.types import Options
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.values import Value, ValueOrTuple
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -208,7 +209,7 @@ class Blocks(Graph, Images):
         k_scheme: str | None = None,
         v_scheme: str | None = None,
         **options: Unpack[Options],
-    ) -> Any:
+    ) -> ValueOrTuple:
         """softmax(scale q k^T, masked) v for each head; a query that sees no key gives zeros.
 
         Args:
@@ -300,7 +301,7 @@ class Blocks(Graph, Images):
         k_scheme: str | None = None,
         v_scheme: str | None = None,
         **options: Unpack[Options],
-    ) -> Any:
+    ) -> ValueOrTuple:
         """One layer of a LLaMA model: h = x + attention(rms_norm(x)) o_w; h + swiglu(rms_norm(h)).
 
         Args:
@@ -351,7 +352,7 @@ class Blocks(Graph, Images):
         results = self._emit("hir.llama_decoder_block", operands, attributes, **options)
         return results if len(results) > 1 else results[0]
 
-    def transformer_block(self, x: Value, *, name: str = "transformer_block", **arguments: Any) -> Any:
+    def transformer_block(self, x: Value, *, name: str = "transformer_block", **arguments: PythonValue) -> ValueOrTuple:
         """The same as `llama_decoder_block`, under another name."""
         return self.llama_decoder_block(x, name=name, **arguments)
 
@@ -373,7 +374,7 @@ class Blocks(Graph, Images):
                     f"'hir.depthwise_conv1d_causal' takes zeros for 'left_pad' only where the batch is static, "
                     f"but 'input' is {list(input.shape)} and 'weight' {list(weight.shape)}"
                 )
-            shape: Any = (*sizes, *weight.shape[:1])
+            shape: tuple[PythonValue, ...] = (*sizes, *weight.shape[:1])
             left_pad = self.constant(np.zeros(shape, input.dtype))
         operands = {"input": input, "weight": weight, "left_pad": left_pad}
         return self._emit("hir.depthwise_conv1d_causal", operands, **options)[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -20,46 +20,48 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.values import Value
 
 _Class = TypeVar("_Class", bound=type)
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
-def _value(name: str, given: Any) -> None:
+def _value(name: str, given: object) -> None:
     if not isinstance(given, Value | np.ndarray):
         raise InputError(f"'{name}' is a Value or an array, but got {checks.shown(given)}")
 
 
-def _values(name: str, given: Any) -> None:
+def _values(name: str, given: object) -> None:
     if not isinstance(given, tuple | list):
         raise InputError(f"'{name}' is a sequence of values, but got {checks.shown(given)}")
     for each in given:
         _value(name, each)
 
 
-def _one_or_several(name: str, given: Any) -> None:
+def _one_or_several(name: str, given: object) -> None:
     (_values if isinstance(given, tuple | list) else _value)(name, given)
 
 
-def _sequence(name: str, given: Any) -> None:
+def _sequence(name: str, given: object) -> None:
     if not isinstance(given, tuple | list):
         raise InputError(f"'{name}' is a sequence, but got {checks.shown(given)}")
 
 
-def _whole(name: str, given: Any) -> None:
+def _whole(name: str, given: object) -> None:
     checks.whole(name, given, -checks.LARGEST)
 
 
-def _axes(name: str, given: Any) -> None:
+def _axes(name: str, given: object) -> None:
     if not isinstance(given, tuple | list | range):
         raise InputError(f"'{name}' is a sequence of dimensions, but got {checks.shown(given)}")
     for each in given:
         _whole(name, each)
 
 
-def _text(name: str, given: Any) -> None:
+def _text(name: str, given: object) -> None:
     checks.text(name, given)
 
 
 #: What is checked of arguments with an annotation. Seeds have a range of their own.
-_KINDS: dict[str, Callable[[str, Any], object]] = {
+_KINDS: dict[str, Callable[[str, object], object]] = {
     "Value": _value,
     "Values": _one_or_several,
     "Sequence[Value]": _values,
@@ -80,9 +82,9 @@ def checked(builders: _Class) -> _Class:
     return builders
 
 
-def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(method: Callable[Given, Result]) -> Callable[Given, Result]:
     names: list[str] = []
-    asked: dict[str, tuple[Callable[[str, Any], object], bool]] = {}
+    asked: dict[str, tuple[Callable[[str, object], object], bool]] = {}
     rest = None
     for parameter in inspect.signature(method).parameters.values():
         kind = str(parameter.annotation).removesuffix(" | None")
@@ -96,7 +98,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
             asked[parameter.name] = found
 
     @functools.wraps(method)
-    def call(*given: Any, **options: Any) -> Any:
+    def call(*given: Given.args, **options: Given.kwargs) -> Result:
         by_name = dict(zip(names, given, strict=False)) | options
         with place.checking(f"'{method.__name__}'"):
             for name, (check, optional) in asked.items():

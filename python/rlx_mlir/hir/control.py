@@ -10,20 +10,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rlx_mlir import checks, ir
 from rlx_mlir.hir import place
 from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.graph import integer
 from rlx_mlir.hir.types import Options
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.values import Value, ValueOrTuple
 from rlx_mlir.semantics.dims import Dims
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Read = TypeVar("Read")
+Anything = TypeVar("Anything")
 
 #: One value or several, as callers write them.
 Values = Value | Sequence[Value]
@@ -49,7 +50,7 @@ class Region:
         self.block_arguments: list[ir.Value] = list(self.block.arguments)
         graph._all_dims().update(zip(self.block_arguments, (dims for _, dims in arguments), strict=True))
 
-    def build(self, function: Callable[..., Any], values: Sequence[Value], read: Callable[[Any], Read]) -> Read:
+    def build(self, function: Callable[..., object], values: Sequence[Value], read: Callable[[object], Read]) -> Read:
         """What `read` makes of what the function gives; both run with the region as the place of new operations."""
         with self._graph._inside(self.block):
             return read(function(*values))
@@ -122,7 +123,7 @@ class ControlBuilders(Emitting):
         otherwise: Callable[..., Values],
         *operands: Value,
         **options: Unpack[Options],
-    ) -> Any:
+    ) -> ValueOrTuple:
         """What one of two functions builds, chosen by a value at run time; the other one doesn't run, but on GPUs.
 
         Args:
@@ -159,7 +160,7 @@ class ControlBuilders(Emitting):
         *,
         limit: int | None = None,
         **options: Unpack[Options],
-    ) -> Any:
+    ) -> ValueOrTuple:
         """A function again and again, as long as a condition of the carried values holds.
 
         Args:
@@ -188,7 +189,7 @@ class ControlBuilders(Emitting):
 
     def scan(
         self,
-        body: Callable[..., Any],
+        body: Callable[..., object],
         init: Values,
         xs: Values | None = None,
         *,
@@ -196,7 +197,7 @@ class ControlBuilders(Emitting):
         reverse: bool = False,
         checkpoints: int | None = None,
         **options: Unpack[Options],
-    ) -> Any:
+    ) -> ValueOrTuple:
         """A function for each entry of sequences, which carries values from step to step.
 
         Args:
@@ -265,7 +266,7 @@ class ControlBuilders(Emitting):
         vjp: Callable[..., Values] | None = None,
         jvp: Callable[..., Values] | None = None,
         **options: Unpack[Options],
-    ) -> Any:
+    ) -> ValueOrTuple:
         """What a function builds of the inputs, with gradients of its own in place of those of its operations.
 
         Args:
@@ -282,7 +283,9 @@ class ControlBuilders(Emitting):
         dims = self._all_dims()
         with self._building() as regions:
 
-            def build(name: str, run: Callable[..., Values], arguments: Sequence[ir.Value]) -> tuple[list[Any], bool]:
+            def build(
+                name: str, run: Callable[..., Values], arguments: Sequence[ir.Value]
+            ) -> tuple[list[ir.Value], bool]:
                 region = Region(self, [(value.type, dims[value]) for value in arguments])
                 regions.append(region)
                 values = [self._value(value) for value in region.block_arguments]
@@ -333,7 +336,7 @@ class ControlBuilders(Emitting):
     def _handles(self, what: str, built: object, here: place.Place) -> tuple[list[ir.Value], bool]:
         """The MLIR values of one value or several, and whether they are several."""
         several = isinstance(built, list | tuple)
-        listed: Sequence[Any] = built if isinstance(built, list | tuple) else [built]
+        listed: Sequence[ValueOrTuple] = built if isinstance(built, list | tuple) else [built]
         for each in listed:
             if not isinstance(each, Value):
                 raise here.error(f"{what} is a Value or a tuple of them, but got {built!r}"[:400])
@@ -346,7 +349,7 @@ class ControlBuilders(Emitting):
         attributes: Mapping[str, object],
         regions: Sequence[Region],
         types: list[ir.Type],
-        options: Mapping[str, Any],
+        options: Options,
     ) -> list[Value]:
         """Appends an operation with regions, and what they read as its captures."""
         captured = list(dict.fromkeys(value for region in regions for value in region.outside()))
@@ -357,7 +360,7 @@ class ControlBuilders(Emitting):
         return list(self._emit(op, given, attributes, result=types, regions=blocks, **options))
 
 
-def function_of(name: str, function: Any, count: int) -> Callable[..., Any]:
+def function_of(name: str, function: Anything, count: int) -> Anything:
     """A function of so many values; BuildError for what is none."""
     with place.checking():
         return checks.callback(name, function, *(f"value{number}" for number in range(count)))

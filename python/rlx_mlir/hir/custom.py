@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,10 +13,10 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.types import ShapeLike, dtype_word, tensor_type
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.values import Value, ValueOrTuple
 from rlx_mlir.mir.custom import dims_of, spec_of
 from rlx_mlir.mir.packed import packing
-from rlx_mlir.own_ops import TensorSpec, find_op
+from rlx_mlir.own_ops import Parameter, TensorSpec, find_op
 from rlx_mlir.semantics.dims import Dims
 
 
@@ -36,8 +35,8 @@ class CustomBuilder(Emitting):
         *operands: Value | np.ndarray,
         name: str | None = None,
         shape: ShapeLike | None = None,
-        **parameters: Any,
-    ) -> Any:
+        **parameters: object,
+    ) -> ValueOrTuple:
         """An operation that `rlx.register_op` registered under the name `op`; its result, or a tuple of several.
 
         Args:
@@ -78,13 +77,13 @@ class CustomBuilder(Emitting):
         raise InputError(f"an operand is a Value or an array, but got {type(operand).__name__} {operand!r}"[:400])
 
 
-def parameters_attribute(values: Mapping[str, Any], context: ir.Context) -> ir.Attribute:
+def parameters_attribute(values: Mapping[str, Parameter], context: ir.Context) -> ir.Attribute:
     """Parameters as the attribute that holds them."""
     held: ir.Attribute = ir.DictAttr.get({name: _attribute(value, context) for name, value in values.items()}, context)
     return held
 
 
-def _attribute(value: bool | int | float | str | Sequence[Any], context: ir.Context) -> ir.Attribute:
+def _attribute(value: Parameter, context: ir.Context) -> ir.Attribute:
     made: ir.Attribute
     if isinstance(value, bool):
         made = ir.BoolAttr.get(value, context)

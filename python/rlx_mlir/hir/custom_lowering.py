@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -12,10 +11,10 @@ from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import CompileError, RlxError, UnsupportedError
 from rlx_mlir.hir.inlining import inline_built
 from rlx_mlir.hir.module import GraphModule
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.values import Value, ValueOrTuple
 from rlx_mlir.mir.custom import dims_of, inferred, parameters_of, registered, spec_of
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.own_ops import OwnOp
+from rlx_mlir.own_ops import OwnOp, TensorSpec
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.semantics.dims import Dims, propagate
 from rlx_mlir.semantics.function import arguments, functions
@@ -80,7 +79,7 @@ def _build(own: OwnOp, op: ir.Operation, graph: GraphModule, operands: Sequence[
     parameters = own.parameters(parameters_of(op))
     assert own.lowering is not None
     try:
-        found: Any = own.lowering(graph, *inputs, **parameters)
+        found: ValueOrTuple = own.lowering(graph, *inputs, **parameters)
     except Exception as error:
         text = str(error) if isinstance(error, RlxError) else f"{type(error).__name__}: {error}"
         raise CompileError(f"'lowering' of '{own.name}' raised: {text}") from error
@@ -102,7 +101,9 @@ def _build(own: OwnOp, op: ir.Operation, graph: GraphModule, operands: Sequence[
     return handles
 
 
-def _check_results(own: OwnOp, op: ir.Operation, graph: GraphModule, handles: list[ir.Value], given: list[Any]) -> None:
+def _check_results(
+    own: OwnOp, op: ir.Operation, graph: GraphModule, handles: list[ir.Value], given: list[TensorSpec]
+) -> None:
     """Raises CompileError where a lowering gives others than `infer` says."""
     found = [graph._all_dims()[handle] for handle in handles]
     specs = own.results(given, parameters_of(op))

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError, InputError, RlxError
@@ -13,7 +12,7 @@ from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.graph import empty_module
 from rlx_mlir.hir.inlining import add_argument, inline_built
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.mir.registry import COMPOSITIONS, TO_LINALG, call_arguments
+from rlx_mlir.mir.registry import COMPOSITIONS, TO_LINALG, Registered, call_arguments
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.semantics.dims import Dims, is_known, propagate
 from rlx_mlir.semantics.function import functions
@@ -90,7 +89,7 @@ def _wanted(*, every: bool, only: str) -> set[str]:
     return (named or known) - with_kernels
 
 
-def decompose_into(op: ir.Operation, dims: dict[ir.Value, Dims], build: Callable[..., Any]) -> None:
+def decompose_into(op: ir.Operation, dims: dict[ir.Value, Dims], build: Registered) -> None:
     """Puts what a composition builds in the place of an operation.
 
     Args:

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from rlx_mlir import checks, ir
 from rlx_mlir.arrays import as_array, element_word
-from rlx_mlir.attributes import elements_attribute, floats_attribute
+from rlx_mlir.attributes import PythonValue, elements_attribute, floats_attribute
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
@@ -50,8 +50,9 @@ from rlx_mlir.semantics.function import (
 from rlx_mlir.semantics.ops import argument_names, default_label, operation_classes, required
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
+Anything = TypeVar("Anything")
 Built = TypeVar("Built")
 
 #: Stages in the order in which compilation goes through them.
@@ -359,7 +360,7 @@ class Graph:
         finally:
             self._scopes.pop()
 
-    def named(self, name: str, build: Callable[[Any], Built]) -> Built:
+    def named(self, name: str, build: Callable[[Self], Built]) -> Built:
         """Runs `build(self)` in a scope of the given name, and returns what it returns."""
         with self.scope(name):
             return checked_build(build, self)(self)
@@ -403,7 +404,7 @@ class Graph:
             return made
         raise here.error(f"{what} is a Value or an array, but got {type(value).__name__} {value!r}"[:400])
 
-    def _attributes(self, given: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+    def _attributes(self, given: Mapping[str, PythonValue]) -> dict[str, ir.Attribute]:
         """Attributes from Python values; None and False (an absent unit attribute) are left out."""
         context, attributes = self._context, {}
         for name, value in given.items():
@@ -474,7 +475,7 @@ class Graph:
         scopes = ".".join([*self._scopes, name] if name else self._scopes)
         built: ir.Operation | None = None
         constants: list[ir.Value] = []
-        values: dict[str, Any] = {}
+        values: dict[str, PythonValue] = {}
         if result is not None:
             values["results_" if regions else "outputs" if isinstance(result, list) else "result"] = result
         for key, operand in operands.items():
@@ -577,13 +578,13 @@ def _explained(text: str, built: ir.Operation, operands: Mapping[str, ir.Value |
     return text
 
 
-def checked_build(build: Any, module: Any) -> Callable[[Any], Any]:
+def checked_build(build: Anything, module: Graph) -> Anything:
     """A function that builds in a module; BuildError for what isn't one, or takes other arguments."""
     with place.checking(f"module '{module.name}'"):
         return checks.callback("build", build, "module")
 
 
-def integer(value: Any, name: str) -> int:
+def integer(value: PythonValue, name: str) -> int:
     """The value as an int; InputError names the attribute."""
     try:
         if not isinstance(value, bool):
@@ -593,7 +594,7 @@ def integer(value: Any, name: str) -> int:
     raise InputError(f"'{name}' is an integer, but got {value!r}")
 
 
-def _short(value: Any, name: str) -> int:
+def _short(value: object, name: str) -> int:
     """The value as an int of 32 bits; InputError names the attribute."""
     return checks.whole(name, value, -(2**31), 2**31 - 1)
 
@@ -610,7 +611,7 @@ def axes_of(x: Value, axes: int | Sequence[int] | None) -> list[int]:
     if axes is None:
         return list(range(rank))
     several = isinstance(axes, Sequence) and not isinstance(axes, str | bytes)
-    listed: list[Any] = list(axes) if several else [axes]  # type: ignore[arg-type]
+    listed: list[PythonValue] = list(axes) if isinstance(axes, Sequence) and several else [axes]
     return [axis + rank if isinstance(axis, int) and axis < 0 else axis for axis in listed]
 
 
@@ -637,7 +638,7 @@ def axis_within(x: Value, axis: int) -> int:
     return found
 
 
-def shape_of(x: Any, named: str = "the operand") -> tuple[int | str, ...]:
+def shape_of(x: object, named: str = "the operand") -> tuple[int | str, ...]:
     """The shape of an operand; BuildError where it is neither a value nor an array."""
     if not isinstance(x, Value | np.ndarray):
         raise place.caller().error(f"{named} is a Value or an array, but got {type(x).__name__} {x!r}"[:400])

@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir import checks, ir
 from rlx_mlir.activations import ACTIVATIONS
-from rlx_mlir.attributes import python_value
+from rlx_mlir.attributes import PythonValue, python_value
 from rlx_mlir.errors import InputError, StageError, shortened
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
@@ -44,7 +44,7 @@ from rlx_mlir.unsupported import list_operations, unknown_in_text
 
 if TYPE_CHECKING:
     import numpy as np
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from rlx_mlir.reports.drawing import Drawing
     from rlx_mlir.reports.fusion import FusionReport
@@ -224,7 +224,7 @@ class GraphModule(Blocks, Segments):
         """The builders of primitives alone: also at stage hir, `rms_norm` and the like are operations of MIR there."""
         return _PrimitiveView(self)
 
-    def block(self, name: str, build: Callable[[Any], Built]) -> Built:
+    def block(self, name: str, build: Callable[[Self], Built]) -> Built:
         """The same as `named`."""
         return self.named(name, build)
 
@@ -497,7 +497,7 @@ class _PrimitiveView(Images):
         """That of the module."""
         return self._module.constant(value, dtype, name=name)
 
-    def _emit(self, *arguments: Any, **options: Any) -> tuple[Value, ...]:
+    def _emit(self, *arguments: PythonValue, **options: PythonValue) -> tuple[Value, ...]:
         return self._module._emit(*arguments, **options)
 
     def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:

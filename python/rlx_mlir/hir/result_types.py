@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ def check_flag(name: str, given: object) -> None:
         raise place.caller().error(f"'{name}' is True or False, but got {given!r}"[:400])
 
 
-def context_of(x: Any) -> ir.Context:
+def context_of(x: object) -> ir.Context:
     if not isinstance(x, Value):
         raise place.caller().error(f"the operand is a Value, but got {type(x).__name__} {x!r}"[:400])
     return x._graph._context

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.hir import place
 from rlx_mlir.hir.backward import Gradients
 from rlx_mlir.hir.checked import checked
 from rlx_mlir.hir.control import Values, function_of
 from rlx_mlir.hir.types import Options
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.values import Value, ValueOrTuple
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,7 +32,7 @@ class ScanBuilders(Gradients):
 
     def scan_checkpointed(
         self, body: Body, init: Values, length: int, checkpoints: int, **options: Unpack[Options]
-    ) -> Any:
+    ) -> ValueOrTuple:
         """The carried value after so many steps; gradients keep so many of those before, and compute the others again.
 
         Args:
@@ -45,7 +46,7 @@ class ScanBuilders(Gradients):
             lambda *carried: (body(*carried), None), init, length=length, checkpoints=checkpoints, **options
         )[0]
 
-    def scan_with_xs(self, body: Body, init: Values, xs: Values, **options: Unpack[Options]) -> Any:
+    def scan_with_xs(self, body: Body, init: Values, xs: Values, **options: Unpack[Options]) -> ValueOrTuple:
         """The carried value after a step for each entry along the first dimension of `xs`.
 
         Args:
@@ -58,7 +59,7 @@ class ScanBuilders(Gradients):
 
     def scan_with_bcasts_and_xs(
         self, body: Body, init: Values, bcasts: Sequence[Value], xs: Sequence[Value], **options: Unpack[Options]
-    ) -> Any:
+    ) -> ValueOrTuple:
         """The same with values that are the same in each step: `body(carried, *bcasts, *entries)`."""
         count = _count(init)
         function_of("body", body, count + len(bcasts) + len(xs))
@@ -84,54 +85,60 @@ class ScanBuilders(Gradients):
     # -- gradients ---------------------------------------------------------------------------------------------------
 
     def scan_backward(
-        self, body_vjp: Callable[..., Any], init: Value, trajectory: Value, upstream: Value, *xs: Value, **options: Any
+        self,
+        body_vjp: Callable[..., Values],
+        init: Value,
+        trajectory: Value,
+        upstream: Value,
+        *xs: Value,
+        **options: PythonValue,
     ) -> Value:
         """The gradient of a scan by `init`; see `scan_backward_all`, which gives those by `xs` as well."""
         return self.scan_backward_all(body_vjp, init, trajectory, upstream, *xs, **options)[0]
 
     def scan_backward_xs(
         self,
-        body_vjp: Callable[..., Any],
+        body_vjp: Callable[..., Values],
         init: Value,
         trajectory: Value,
         upstream: Value,
         *xs: Value,
         index: int,
-        **options: Any,
+        **options: PythonValue,
     ) -> Value:
         """The gradient of a scan by `xs[index]`; see `scan_backward_all`."""
         return self.scan_backward_all(body_vjp, init, trajectory, upstream, *xs, **options)[1][index]
 
     def scan_backward_with_checkpoints(
         self,
-        body_vjp: Callable[..., Any],
+        body_vjp: Callable[..., Values],
         body: Body,
         init: Value,
         checkpoints: Value,
         upstream: Value,
         *xs: Value,
-        **options: Any,
+        **options: PythonValue,
     ) -> Value:
         """`scan_backward` from some of the carried values; `body` computes the others again."""
         return self.scan_backward_all(body_vjp, init, checkpoints, upstream, *xs, body=body, **options)[0]
 
     def scan_backward_xs_with_checkpoints(
         self,
-        body_vjp: Callable[..., Any],
+        body_vjp: Callable[..., Values],
         body: Body,
         init: Value,
         checkpoints: Value,
         upstream: Value,
         *xs: Value,
         index: int,
-        **options: Any,
+        **options: PythonValue,
     ) -> Value:
         """`scan_backward_xs` from some of the carried values; `body` computes the others again."""
         return self.scan_backward_all(body_vjp, init, checkpoints, upstream, *xs, body=body, **options)[1][index]
 
     def scan_backward_all(
         self,
-        body_vjp: Callable[..., Any],
+        body_vjp: Callable[..., Values],
         init: Value,
         trajectory: Value,
         upstream: Value,
@@ -163,7 +170,7 @@ class ScanBuilders(Gradients):
                 what = f"number {number - 1} of 'xs'" if number else "'trajectory'"
                 raise here.error(f"{what} has a dimension of steps, but it is a single element")
         kept = trajectory.shape[0]
-        steps: Any = length if length is not None else xs[0].shape[0] if xs else kept
+        steps: int | str | None = length if length is not None else xs[0].shape[0] if xs else kept
         if body is None:
             before = self._before(init, trajectory)
             return self._swept(
@@ -212,7 +219,7 @@ class ScanBuilders(Gradients):
 
     def _swept(
         self,
-        body_vjp: Callable[..., Any],
+        body_vjp: Callable[..., Values],
         before: Value,
         gradient: Value,
         upstream: Value,

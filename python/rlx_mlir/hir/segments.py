@@ -5,17 +5,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from rlx_mlir import checks, ir
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.hir import place
 from rlx_mlir.hir.edit import Editing, Node
 from rlx_mlir.hir.inlining import add_argument
 from rlx_mlir.hir.types import ShapeLike
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.values import Value, ValueOrTuple
 from rlx_mlir.semantics.dims import add_results, type_dims
 from rlx_mlir.semantics.function import INPUT, PARAM, arguments, body, entry_function, results, terminator
 from rlx_mlir.semantics.ops import operation_classes
+
+#: A module, of the class `GraphModule`, which derives from what is here.
+Part: TypeAlias = Any
 
 
 class Segments(Editing):
@@ -23,7 +27,7 @@ class Segments(Editing):
 
     @classmethod
     @abstractmethod
-    def _empty(cls, name: str, stage: str, policy: str, context: ir.Context | None = None) -> Any: ...
+    def _empty(cls, name: str, stage: str, policy: str, context: ir.Context | None = None) -> Part: ...
 
     def append_node(
         self,
@@ -78,7 +82,9 @@ class Segments(Editing):
             return ir.UnitAttr.get(self._context)
         return value
 
-    def expand_block(self, name: str, *operands: Value | None, policy: str = "direct", **options: Any) -> Any:
+    def expand_block(
+        self, name: str, *operands: Value | None, policy: str = "direct", **options: PythonValue
+    ) -> ValueOrTuple:
         """A block of HIR as the primitives that it lowers to, in a graph of any stage that is built.
 
         Args:
@@ -97,7 +103,7 @@ class Segments(Editing):
             raise here.error(f"there is no block {checks.shown(name)}")
         handles: list[ir.Value] = []
 
-        def inside(given: Any) -> Any:
+        def inside(given: object) -> object:
             """What stands in the block for an operand of it."""
             if not isinstance(given, Value):
                 return given
@@ -117,7 +123,7 @@ class Segments(Editing):
         found = [self._value(made[value]) for value in end.operands]
         return tuple(found) if isinstance(built, tuple | list) else found[0]
 
-    def inline(self, other: Any, operands: Mapping[str, Value], *, prefix: str = "") -> dict[str, Value]:
+    def inline(self, other: Part, operands: Mapping[str, Value], *, prefix: str = "") -> dict[str, Value]:
         """What another module computes, as operations of this one.
 
         Args:
@@ -174,7 +180,7 @@ class Segments(Editing):
             add_results(copy, dims)
         return made
 
-    def segments(self, *cuts: Value | Node) -> list[Any]:
+    def segments(self, *cuts: Value | Node) -> list[Part]:
         """The module cut into parts, which give its outputs where they run one after the other.
 
         Args:
@@ -218,7 +224,7 @@ class Segments(Editing):
         known: Mapping[ir.Value, tuple[str, str]],
         outputs: Mapping[ir.Value, Sequence[str]],
         given: Sequence[ir.Value],
-    ) -> Any:
+    ) -> Part:
         """A part of the module as one of its own.
 
         Args:

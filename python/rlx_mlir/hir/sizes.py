@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.result_types import check_sequence
@@ -96,7 +97,7 @@ class Followed:
         return self._names[str(size)]
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, PythonValue]:
         """The attribute that says which dimensions these are."""
         return {"like_dims": self._dims} if self._dims else {}
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, Union, cast
+from typing import Any, Protocol, TypeAlias, Union, cast
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from rlx_mlir.mir.packed import packing
 
 #: What an operand may be: a value, or what becomes a constant.
 Operand = Union["Value", np.ndarray, int, float, complex, bool, np.generic]
+
+
+#: What a builder gives whose results depend on its arguments: a value where there is one, a tuple of several.
+ValueOrTuple: TypeAlias = Any
 
 
 class Owner(Protocol):
@@ -286,7 +290,7 @@ class Value:
         """Whether all conditions hold along dimensions, by default all; see `GraphModule.all`."""
         return self._builders.all(self, axis, keep_dims=keepdims)
 
-    def __array__(self, dtype: object = None, copy: object = None) -> Any:
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
         raise TypeError("a graph value has no elements: `interpret` or `compile` make a graph run")
 
     def __bool__(self) -> bool:

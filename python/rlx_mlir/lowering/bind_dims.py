@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TypeVar
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError, StageError, UnsupportedError
@@ -25,6 +25,8 @@ from rlx_mlir.semantics.function import (
 )
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+Made = TypeVar("Made")
 
 
 @compiler_pass(
@@ -172,7 +174,7 @@ class _Binder:
             old.replace_all_uses_with(fresh)
         op.erase()
 
-    def _verified(self, op: ir.Operation, action: Callable[[], Any]) -> Any:
+    def _verified(self, op: ir.Operation, action: Callable[[], Made]) -> Made:
         """Runs what makes or checks an operation; InputError adds the sizes to what MLIR says."""
         try:
             return action()

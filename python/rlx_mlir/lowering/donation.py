@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -29,7 +28,7 @@ from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import identity, operations
-from rlx_mlir.runtime.artifact import BufferSpec
+from rlx_mlir.runtime.artifact import BufferSpec, Call
 from rlx_mlir.semantics import function as semantics
 from rlx_mlir.semantics.dims import Dims, propagate
 from rlx_mlir.semantics.function import viewed
@@ -445,9 +444,7 @@ def updated_by(kernel: ir.AnyOp, buffers: Sequence[tuple[str, int]]) -> set[int]
     return {number for (kind, number), own in zip(results, tied, strict=True) if own >= 0 and kind == "output"}
 
 
-def mark_updated(
-    outputs: Sequence[BufferSpec], calls: Sequence[tuple[Any, ...]], in_place: set[int]
-) -> list[BufferSpec]:
+def mark_updated(outputs: Sequence[BufferSpec], calls: Sequence[Call], in_place: set[int]) -> list[BufferSpec]:
     """The outputs of a plan, with those marked that start as the argument to which they are tied.
 
     They are those that calls update in place, and those that no call writes.

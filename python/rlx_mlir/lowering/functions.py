@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rlx_mlir import ir
-from rlx_mlir.attributes import python_value
+from rlx_mlir.attributes import PythonValue, python_value
 from rlx_mlir.errors import StageError
 from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.mir.scalars import is_complex, is_unsigned
@@ -85,17 +84,17 @@ def called_operation(kernel: ir.AnyOp) -> ir.AnyOp:
     return ops[0]
 
 
-def argument_attributes(function: ir.AnyOp) -> list[dict[str, Any]]:
+def argument_attributes(function: ir.AnyOp) -> list[dict[str, PythonValue]]:
     """For each argument its attributes by name, as Python values."""
     return _attributes(function, "arg_attrs", len(function.arguments))
 
 
-def result_attributes(function: ir.AnyOp) -> list[dict[str, Any]]:
+def result_attributes(function: ir.AnyOp) -> list[dict[str, PythonValue]]:
     """For each result its attributes by name, as Python values."""
     return _attributes(function, "res_attrs", len(function.type.results))
 
 
-def _attributes(function: ir.AnyOp, name: str, count: int) -> list[dict[str, Any]]:
+def _attributes(function: ir.AnyOp, name: str, count: int) -> list[dict[str, PythonValue]]:
     dictionaries = entry.attribute_dictionaries(function.operation, name, count)
     return [{key: python_value(value) for key, value in own.items()} for own in dictionaries]
 

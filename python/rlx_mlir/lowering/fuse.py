@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -92,7 +92,11 @@ def drops_rounding(op: ir.AnyOp, rewriter: Rewriter) -> bool:
     return True
 
 
-def producer(value: ir.Value, *kinds: type[ir.OpView]) -> Any:
+#: An operation, or None; what it has depends on the kinds that were asked for.
+MaybeOp: TypeAlias = Any
+
+
+def producer(value: ir.Value, *kinds: type[ir.OpView]) -> MaybeOp:
     """The operation of one of the kinds that makes the value; None where another one does, or none."""
     owner = value.owner
     if isinstance(owner, ir.Block):
@@ -101,7 +105,7 @@ def producer(value: ir.Value, *kinds: type[ir.OpView]) -> Any:
     return view if isinstance(view, kinds) else None
 
 
-def only_user(value: ir.Value) -> Any:
+def only_user(value: ir.Value) -> MaybeOp:
     """The operation that has the value's only use; None where there are more uses, or none."""
     uses = list(value.uses)
     return uses[0].owner.opview if len(uses) == 1 else None

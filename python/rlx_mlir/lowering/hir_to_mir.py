@@ -7,8 +7,6 @@ a block has them. Blocks whose weights are packed lower to `mir.dequant_matmul` 
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import hir, mir
@@ -57,7 +55,7 @@ def product(x: ir.Value, weight: ir.Value, transpose: bool) -> ir.Value:
     return mir.matmul(x, weight, transpose_rhs=transpose or None)
 
 
-def activate(kind: Any, x: ir.Value) -> ir.Value:
+def activate(kind: ir.Attribute | None, x: ir.Value) -> ir.Value:
     """The activation of x; x itself where there is none."""
     word = python_value(kind)
     return x if word is None else getattr(mir, word)(x)

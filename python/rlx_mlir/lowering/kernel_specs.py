@@ -7,7 +7,7 @@ Each function raises UnsupportedByTemplate, with the reason, where a kernel isn'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from rlx_mlir import ir
 from rlx_mlir.activations import BITS
@@ -742,8 +742,11 @@ def read_call(name: str, kernel: ir.AnyOp) -> CallSpec:
     return CallSpec(operands, results, tuple(numbers[value] for value in op.operands), tuple(parameters))
 
 
+#: What a kernel computes, as a class of `codegen.specs` says it: which one follows from the kernel's class.
+Spec: TypeAlias = Any
+
 #: What reads the kernels of a class.
-READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
+READERS: Mapping[str, Callable[[str, ir.AnyOp], Spec]] = {
     "gemm": read_product,
     "rows": read_rows,
     "attention": read_attention,

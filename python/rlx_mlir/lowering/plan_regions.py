@@ -6,7 +6,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mlir.dialects import arith
 
@@ -14,7 +13,7 @@ from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
 from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.mir.dims import Size, product
-from rlx_mlir.runtime.artifact import BlockSpec
+from rlx_mlir.runtime.artifact import BlockSpec, Buffer, Call
 from rlx_mlir.runtime.sizes import Terms
 
 #: Operations that `RegionReader` reads, those in loops' bodies that say how they go on included.
@@ -76,7 +75,7 @@ class RegionReader(ABC):
     """
 
     def __init__(self) -> None:
-        self.calls: list[Any] = []
+        self.calls: list[Call] = []
         self.blocks: list[BlockSpec] = []
         self.sizes: dict[ir.Value, Size] = {}
         self.memory: dict[ir.Value, Memory] = {}
@@ -93,7 +92,7 @@ class RegionReader(ABC):
     def terms(self, size: Size) -> Terms:
         """The size as the run time reads it."""
 
-    def buffer(self, memory: Memory) -> tuple[Any, ...]:
+    def buffer(self, memory: Memory) -> Buffer:
         """A buffer as the run time reads it: what moves with the steps of loops is told apart."""
         offset = memory.offset
         if offset.constant == 0:
@@ -149,7 +148,7 @@ class RegionReader(ABC):
             if other in self.memory:
                 self.memory[value] = self.memory[other]
 
-    def _swaps(self, block: ir.Block, arguments: Sequence[ir.Value]) -> tuple[tuple[Any, ...], ...]:
+    def _swaps(self, block: ir.Block, arguments: Sequence[ir.Value]) -> tuple[tuple[Buffer, Buffer, Terms], ...]:
         """The buffers that a body gives in each other's place."""
         *_, last = block.operations
         given = list(last.operation.operands)
@@ -246,7 +245,7 @@ def lifetimes(plan: RegionReader) -> dict[int, tuple[int, int]]:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
 
-    def note(buffers: Sequence[tuple[Any, ...]], begin: int, end: int) -> None:
+    def note(buffers: Sequence[Buffer], begin: int, end: int) -> None:
         for kind, slot, *_ in buffers:
             if kind == "arena":
                 first[slot] = min(first.get(slot, begin), begin)

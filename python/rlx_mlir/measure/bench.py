@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir.activations import AUTO
 from rlx_mlir.compiler import CompileOptions
+from rlx_mlir.files import Json
 from rlx_mlir.measure.models import Implementation, Ours, Setting
 from rlx_mlir.measure.profile import sample_ids
 from rlx_mlir.measure.rivals import RIVALS, Rival, check
@@ -33,12 +34,14 @@ from rlx_mlir.models.hub import resolve
 from rlx_mlir.models.opening import open_model
 
 if TYPE_CHECKING:
+    from rlx_mlir.measure.device import DeviceProbe
+    from rlx_mlir.measure.roofline import Probe, Roofline
     from rlx_mlir.models.model import Model
     from rlx_mlir.runtime.cuda import CudaExecutable
 
 #: Said of progress: a few words.
 Say = Callable[[str], None]
-Row = dict[str, Any]
+Row = dict[str, Json]
 
 #: Tokens of the prompt before decode steps.
 _DECODE_PROMPT = 32
@@ -93,7 +96,7 @@ class Request:
     @staticmethod
     def from_json(text: str) -> Request:
         """The request from its text."""
-        values: dict[str, Any] = {
+        values: dict[str, Json] = {
             name: tuple(own) if isinstance(own, list) else own for name, own in json.loads(text).items()
         }
         return Request(**values)
@@ -105,7 +108,7 @@ class _Limits:
 
     request: Request
     working_set: int
-    probe: Any = field(init=False)
+    probe: DeviceProbe | Probe = field(init=False)
 
     def __post_init__(self) -> None:
         from rlx_mlir.measure.device import DeviceProbe
@@ -114,7 +117,7 @@ class _Limits:
         on_gpu = self.request.device == "cuda"
         self.probe = DeviceProbe() if on_gpu else Probe(self.request.threads, self.working_set)
 
-    def take(self, series: dict[str, Series]) -> Any:
+    def take(self, series: dict[str, Series]) -> Roofline:
         """The roofline of the rounds; its series are taken out of the others."""
         return self.probe.roofline({name: series.pop(name) for name in self.probe.figures()})
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir.compiler import CompileOptions
 from rlx_mlir.measure.work import ModuleWork
@@ -20,7 +20,7 @@ __all__ = ["executable_of", "graph_of", "material_of", "options_of", "work_of"]
 
 def executable_of(model: Model, program: str) -> Executable:
     """The compiled module."""
-    found: Any = {"prefill": model.programs.prefill, "decode": model.programs.decode}[program]
+    found: object = {"prefill": model.programs.prefill, "decode": model.programs.decode}[program]
     assert isinstance(found, Executable)
     return found
 

@@ -17,13 +17,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.measure.models import Load, OpenVino, llama_cpp
 from rlx_mlir.measure.workloads import Workload
+
+if TYPE_CHECKING:
+    import onnx
+
 
 #: A prepared computation: each call takes the workload's inputs, arrays of numpy, and gives the result as one.
 Runner = Callable[[], np.ndarray]
@@ -147,13 +151,13 @@ def _onnx_model(workload: Workload) -> bytes:
     """The workload in ONNX, with its params as initialisers."""
     from onnx import helper, numpy_helper
 
-    def node(kind: str, inputs: str, output: str, domain: str = "", **attributes: Any) -> Any:
+    def node(kind: str, inputs: str, output: str, domain: str = "", **attributes: Any) -> onnx.NodeProto:
         return helper.make_node(kind, inputs.split(), [output], domain=domain, **attributes)
 
-    def value(name: str, array: np.ndarray) -> Any:
+    def value(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
-    def linear(output: str) -> list[Any]:
+    def linear(output: str) -> list[onnx.NodeProto]:
         return [node("MatMul", "x w", "p"), node("BiasGelu", "p b", output, domain="com.microsoft")]
 
     sizes = workload.sizes

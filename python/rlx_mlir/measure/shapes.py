@@ -21,13 +21,13 @@ from functools import cache
 from itertools import islice, product
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir.errors import GGUFError, InputError
 from rlx_mlir.formats import encode, get_format
 from rlx_mlir.frontends.gguf import GGUFFile, Tensor, write_gguf
+from rlx_mlir.frontends.model_file import MetadataValue
 from rlx_mlir.models.mixes import Rules, is_quantised, named_mix
 from rlx_mlir.models.tokenizer import TokenType, byte_alphabet
 from rlx_mlir.paths import cache_dir, make_private
@@ -235,7 +235,7 @@ def _pool(kind: str, k: int, seed: int) -> np.ndarray:
     return encode(kind, values).view(np.dtype((np.void, fmt.nbytes))).reshape(-1)
 
 
-def _metadata(shape: Shape) -> dict[str, Any]:
+def _metadata(shape: Shape) -> dict[str, MetadataValue]:
     numbers = {
         "block_count": shape.layers,
         "context_length": shape.context,
@@ -260,7 +260,7 @@ def _metadata(shape: Shape) -> dict[str, Any]:
     }
 
 
-def _vocabulary(size: int) -> dict[str, Any]:
+def _vocabulary(size: int) -> dict[str, MetadataValue]:
     """A byte-level BPE vocabulary: bytes, pairs of letters, pairs of pairs as far as there is room, special tokens."""
     least = len(byte_alphabet()) + len(_SPECIAL)
     if size < least:

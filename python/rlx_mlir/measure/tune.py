@@ -18,13 +18,15 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlx_mlir.checks import Option
 from rlx_mlir.codegen.cpu import registry
 from rlx_mlir.compiler import _check_module, build_artifact
 from rlx_mlir.errors import CompileError, DeviceError, DeviceFaultError, InputError
+from rlx_mlir.files import Json
 from rlx_mlir.measure.profile import measured
 from rlx_mlir.measure.subjects import ModelSubject, ModuleSubject, Sizes, Subject
 from rlx_mlir.measure.timing import Comparison, Series, compare
@@ -108,7 +110,7 @@ class ProgramTuning:
         ratios = [gain.ratio for gain in self.gains.values() if gain.is_conclusive]
         return any(ratio > 1 for ratio in ratios) and not any(ratio < 1 / (1 + LEAST_GAIN) for ratio in ratios)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """As JSON can write it."""
         return {
             "program": self.name,
@@ -172,7 +174,7 @@ def tune_module(
     keep: bool = True,
     progress: Callable[[str], None] | None = None,
     target: str = "cpu",
-    **options: Any,
+    **options: Option,
 ) -> ProgramTuning:
     """Measures choices for a module; `compile` with the same module and options then uses what is kept.
 
@@ -202,7 +204,7 @@ def tune_module(
 
 
 @located
-def tune(what: Model | GraphModule, **options: Any) -> list[ProgramTuning]:
+def tune(what: Model | GraphModule, **options: Option) -> list[ProgramTuning]:
     """Measures what else kernels could do, for both modules of a model or for a module, and keeps what is faster.
 
     Never needed: by default, rules choose. `options` are those of `tune_model` or `tune_module`.

@@ -16,9 +16,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ class Primitive:
     """
 
     name: str
-    numpy: Callable[..., Any]
+    numpy: Callable[..., np.ndarray]
     expansion: Formula | None = None
     arity: int = 1
 
@@ -48,12 +49,12 @@ Op = str | Primitive
 """What a step does: a primitive, or one of `ARITHMETIC`."""
 
 
-def _fma(a: Any, b: Any, c: Any) -> Any:
+def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """a b + c of f32: the product is exact in f64."""
     return np.asarray(np.float64(a) * np.float64(b) + np.float64(c)).astype(np.float32)
 
 
-def _quotient(a: Any, b: Any) -> Any:
+def _quotient(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> np.ndarray:
     """a / b of integers, rounded towards 0."""
     down = np.floor_divide(a, b)
     return down + ((down * b != a) & ((a < 0) != (b < 0)))
@@ -64,7 +65,7 @@ def _quotient(a: Any, b: Any) -> Any:
 #:
 #: Conditions and integers have `and`, `or` and `xor`, bit by bit. Integers have `quotient`, which is rounded towards 0,
 #: and `remainder`, what that leaves; they are by no 0 and no -1. Other steps wrap around.
-ARITHMETIC: dict[str, Callable[..., Any]] = {
+ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,

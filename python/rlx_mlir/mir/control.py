@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from mlir.dialects import bufferization, scf, tensor
@@ -30,7 +30,7 @@ from rlx_mlir.mir.linalg import (
     sizes_of,
     write_slice,
 )
-from rlx_mlir.mir.registry import TO_LINALG, Run, dim_rule, reference, result_dims
+from rlx_mlir.mir.registry import TO_LINALG, Evaluated, Run, dim_rule, reference, result_dims
 from rlx_mlir.mir.scalars import Scalar, extract
 from rlx_mlir.rewriting import Rewriter
 
@@ -49,15 +49,15 @@ _VIEWS = (mir.ReshapeOp, mir.NarrowOp, mir.SliceOp, mir.DynamicSliceOp, mir.Cons
 
 
 @reference(mir.IfOp)
-def if_(condition: np.ndarray, *captures: Any, regions: Sequence[Run]) -> tuple[Any, ...]:
+def if_(condition: np.ndarray, *captures: Evaluated, regions: Sequence[Run]) -> tuple[Evaluated, ...]:
     """What the first region gives where the condition holds, else the second one."""
     return tuple(regions[0 if condition else 1](captures))
 
 
 @reference(mir.WhileOp)
 def while_(
-    inits: Sequence[Any], captures: Sequence[Any], *, regions: Sequence[Run], limit: int | None = None
-) -> tuple[Any, ...]:
+    inits: Sequence[Evaluated], captures: Sequence[Evaluated], *, regions: Sequence[Run], limit: int | None = None
+) -> tuple[Evaluated, ...]:
     """The carried values after as many steps as the condition holds."""
     cond, body = regions
     carried, steps = list(inits), 0
@@ -71,16 +71,16 @@ def while_(
 
 @reference(mir.ScanOp)
 def scan(
-    inits: Sequence[Any],
+    inits: Sequence[Evaluated],
     xs: Sequence[np.ndarray],
-    captures: Sequence[Any],
+    captures: Sequence[Evaluated],
     *,
     regions: Sequence[Run],
-    result_types: Callable[[], Sequence[tuple[np.dtype[Any], Sequence[int]]]],
+    result_types: Callable[[], Sequence[tuple[np.dtype[Evaluated], Sequence[int]]]],
     length: int | None = None,
     reverse: bool = False,
     checkpoints: int | None = None,
-) -> tuple[Any, ...]:
+) -> tuple[Evaluated, ...]:
     """The carried values after the last step, and what each step gives beside them; `checkpoints` are of gradients."""
     counts = {len(x) for x in xs} | ({length} if length is not None else set())
     if len(counts) != 1:
@@ -99,7 +99,7 @@ def scan(
 
 
 @reference(mir.CustomFnOp)
-def custom_fn(*inputs: Any, regions: Sequence[Run]) -> tuple[Any, ...]:
+def custom_fn(*inputs: Evaluated, regions: Sequence[Run]) -> tuple[Evaluated, ...]:
     """What the first region gives; the others are of gradients."""
     return tuple(regions[0](inputs))
 
@@ -270,7 +270,7 @@ def given_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value, 
 
 
 @dim_rule(mir.CustomFnOp, mir.IfOp, mir.WhileOp, mir.ScanOp)
-def region_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Any:
+def region_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Evaluated:
     """As `given_dims` says."""
     found = given_dims(op, operands, inner_dims(op, operands))
     return found[0] if len(found) == 1 else found

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -93,7 +92,7 @@ def _fits(kind: ir.RankedTensorType, spec: TensorSpec, dims: Dims) -> bool:
 
 
 @dim_rule(mir.CustomOp)
-def custom_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Any:
+def custom_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Dims | list[Dims]:
     """Those that `infer` says."""
     found = inferred(op, operands)
     return found[0] if len(found) == 1 else found

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ from rlx_mlir.rewriting import Rewriter
 # References
 # ----------------------------------------------------------------------------------------------------------------------
 
-_UFUNCS: dict[str, Any] = {
+_UFUNCS: dict[str, np.ufunc] = {
     "max": np.maximum,
     "min": np.minimum,
     "sum": np.add,

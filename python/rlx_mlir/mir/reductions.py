@@ -70,7 +70,7 @@ def reduce(x: np.ndarray, *, kind: str, axes: Sequence[int], keep_dims: bool = F
     """Sum, mean, largest, smallest or product along `axes`; NaN gives NaN, integers wrap around; any, all of i1."""
     wide = widen(x)
     along: dict[str, Any] = {"axis": tuple(axes), "keepdims": keep_dims}
-    total: Any
+    total: np.ndarray
     if kind in ("any", "all"):
         return np.asarray(np.any(x, **along) if kind == "any" else np.all(x, **along))
     if kind in ("max", "min"):

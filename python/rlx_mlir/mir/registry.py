@@ -11,18 +11,22 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from rlx_mlir import ir
-from rlx_mlir.attributes import python_value
+from rlx_mlir.attributes import PythonValue, python_value
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.rewriting import PatternSet
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+#: A function that is registered for an operation: arguments and results follow from the operands, attributes and
+#: results of the operation, as each table below says.
+Registered: TypeAlias = Callable[..., Any]
+
+Function = TypeVar("Function", bound=Registered)
 Value = TypeVar("Value")
 
 #: Numpy function of each operation, by the operation's name: operands by position (None where an optional one is
@@ -31,10 +35,14 @@ Value = TypeVar("Value")
 #: whose result doesn't follow from these take `result_dtype` or `result_shape`, too (-1 where the size is the
 #: operand's); those of operations with regions take `regions`, which are `Run`s, and may take `result_types`, a
 #: function that gives element types and shapes of all results. `evaluate` calls them so.
-REFERENCES: dict[str, Callable[..., Any]] = {}
+REFERENCES: dict[str, Registered] = {}
+
+#: A value while operations are evaluated: an array, or a `PackedWeight` where the type is packed. Which one is told by
+#: the type of MLIR that it is a value of.
+Evaluated: TypeAlias = Any
 
 #: Runs a region on the values of its arguments; gives the values of its terminator's operands.
-Run = Callable[[Sequence[object]], list[Any]]
+Run = Callable[[Sequence[object]], list[Evaluated]]
 
 #: Operations that end regions: they compute nothing.
 TERMINATORS = frozenset({"mir.condition", "mir.yield"})
@@ -43,19 +51,19 @@ TERMINATORS = frozenset({"mir.condition", "mir.yield"})
 PLANNED = frozenset({"mir.entry_view"})
 
 #: Symbolic result dimensions of each operation, by name: a function of the operation and its operands' dimensions.
-DIM_RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {}
+DIM_RULES: dict[str, Registered] = {}
 
 #: Patterns from MIR to linalg, tensor, arith, math and scf on tensors.
 TO_LINALG = PatternSet()
 
 #: What each operation that is made of others is made of, by name: functions that build it of the builders of a graph.
 #: `hir/compositions/` has them, and says how they are called; `mir-decompose` puts what they build in its place.
-COMPOSITIONS: dict[str, Callable[..., Any]] = {}
+COMPOSITIONS: dict[str, Registered] = {}
 
 #: Rules of reverse mode, of forward mode and of batching, by name. `autodiff/` has them, and says how they are called.
-VJPS: dict[str, Callable[..., Any]] = {}
-JVPS: dict[str, Callable[..., Any]] = {}
-BATCHING: dict[str, Callable[..., Any]] = {}
+VJPS: dict[str, Registered] = {}
+JVPS: dict[str, Registered] = {}
+BATCHING: dict[str, Registered] = {}
 
 #: Operations that run only when parameters are set, through their reference: they have no pattern in TO_LINALG.
 PREPARE_ONLY = frozenset({"mir.repack"})
@@ -99,10 +107,10 @@ def _parameters(name: str) -> frozenset[str]:
     return frozenset(inspect.signature(REFERENCES[name]).parameters)
 
 
-Evaluate = Callable[[ir.Operation, Sequence[object]], list[Any]]
+Evaluate = Callable[[ir.Operation, Sequence[object]], list[Evaluated]]
 
 
-def evaluate(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = None) -> list[Any]:
+def evaluate(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = None) -> list[Evaluated]:
     """The results of an operation by its reference.
 
     Args:
@@ -132,7 +140,7 @@ def evaluate(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = 
     return [np.asarray(own) if isinstance(own, np.generic) else own for own in listed]  # numpy's of no dimension
 
 
-def call_arguments(op: ir.AnyOp, operands: Sequence[Value]) -> tuple[list[Any], dict[str, Any]]:
+def call_arguments(op: ir.AnyOp, operands: Sequence[Value]) -> tuple[list[Any], dict[str, PythonValue]]:
     """What references and compositions are called with: arguments by position, and attributes by keyword.
 
     Args:
@@ -154,7 +162,7 @@ def call_arguments(op: ir.AnyOp, operands: Sequence[Value]) -> tuple[list[Any], 
     return values, attributes
 
 
-def _result_types(op: ir.AnyOp, operands: Sequence[Any]) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
+def _result_types(op: ir.AnyOp, operands: Sequence[Evaluated]) -> list[tuple[np.dtype, tuple[int, ...]]]:
     """Element types and shapes of the results, by the rule for dimensions."""
     arrays = [value.bytes if isinstance(value, PackedWeight) else value for value in operands]
     found = result_dims(op.operation.opview, [tuple(map(Size.of, array.shape)) for array in arrays])
@@ -168,8 +176,8 @@ def _runner(block: ir.Block, inner: Evaluate) -> Run:
     """What runs the block of a region."""
     ops = [op.operation for op in block.operations]
 
-    def run(values: Sequence[object]) -> list[Any]:
-        known: dict[ir.Value, Any] = dict(zip(block.arguments, values, strict=True))
+    def run(values: Sequence[object]) -> list[Evaluated]:
+        known: dict[ir.Value, Evaluated] = dict(zip(block.arguments, values, strict=True))
         for op in ops[:-1]:
             known.update(zip(op.results, inner(op, [known[operand] for operand in op.operands]), strict=True))
         return [known[operand] for operand in ops[-1].operands]

@@ -7,7 +7,6 @@ import math as pymath
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mlir.dialects import arith, builtin, linalg, math, tensor
 from mlir.dialects import complex as complex_dialect
@@ -149,8 +148,8 @@ class Scalar:
     def _apply(
         self,
         other: Scalar | float,
-        on_floats: Any,
-        on_integers: Any,
+        on_floats: Callable[..., ir.OpView] | None,
+        on_integers: Callable[..., ir.OpView] | None,
         on_complex: Callable[[Scalar, Scalar], Scalar] | None = None,
         *,
         swap: bool = False,
@@ -162,8 +161,10 @@ class Scalar:
         if on_complex is not None and is_complex(self.type):
             return on_complex(lhs, rhs)
         if is_float(self.type):
+            assert on_floats is not None
             flags = {"fastmath": ir.Attribute.parse("#arith.fastmath<reassoc,contract>")} if fast else {}
             return Scalar(on_floats(lhs.value, rhs.value, **flags).result, fast=fast)
+        assert on_integers is not None
         return Scalar(on_integers(lhs.value, rhs.value).result, fast=fast, unsigned=self.unsigned)
 
     def __add__(self, other: Scalar | float) -> Scalar:

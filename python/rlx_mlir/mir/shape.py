@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from rlx_mlir.mir.linalg import (
 )
 from rlx_mlir.mir.numerics import decode_indices
 from rlx_mlir.mir.packed import PackedWeight, packing
-from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
+from rlx_mlir.mir.registry import TO_LINALG, Evaluated, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar, chosen_entry, extract, index
 from rlx_mlir.rewriting import Rewriter
 
@@ -162,7 +161,7 @@ def dim(x: np.ndarray, *, axis: int, result_dtype: np.dtype) -> np.ndarray:
 
 
 @reference(mir.ConcatOp)
-def concat(*inputs: Any, axis: int) -> np.ndarray | PackedWeight:
+def concat(*inputs: Evaluated, axis: int) -> np.ndarray | PackedWeight:
     """The inputs one after the other along `axis`; packed weights are joined in rows."""
     if isinstance(inputs[0], PackedWeight):
         rows = np.concatenate([weight.bytes for weight in inputs], axis=axis)

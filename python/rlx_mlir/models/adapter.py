@@ -13,10 +13,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from rlx_mlir.files import Json
 
 from .. import checks
 from ..errors import InputError, ModelFileError, UnsupportedError, did_you_mean, shortened
@@ -271,7 +272,7 @@ def _checked(own: Mapping[str, Floats], product: str, config: ModelConfig, path:
     return a, b
 
 
-def _check_config(described: Mapping[str, Any], path: Path) -> None:
+def _check_config(described: Mapping[str, Json], path: Path) -> None:
     """Raises where a configuration isn't one of LoRA, or has what isn't implemented."""
     if described.get("peft_type") != "LORA":
         raise UnsupportedError(f"{path}: 'peft_type' must be LORA, but is {shortened(described.get('peft_type'))}")
@@ -287,7 +288,7 @@ def _check_config(described: Mapping[str, Any], path: Path) -> None:
         raise UnsupportedError(f"{path}: the adapter has what is not implemented: {'; '.join(wrong)}")
 
 
-def _scale(described: Mapping[str, Any], product: str, rank: int, path: Path) -> float:
+def _scale(described: Mapping[str, Json], product: str, rank: int, path: Path) -> float:
     """alpha / rank, or alpha / sqrt(rank), with the alpha of the product's module where it has one of its own."""
     module = f"layers.{product.split('.')[1]}.{MODULES[product.split('.')[2]]}"
     alpha = described.get("lora_alpha")

@@ -24,9 +24,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+
+from rlx_mlir.files import Json
 
 from .. import budgets
 from ..dtypes import DTYPES
@@ -189,7 +190,7 @@ class Bundle:
 
     # Reading the manifest -----------------------------------------------------------------------------
 
-    def _entries(self, key: str, kind: type[list[Any]] | type[dict[str, Any]], budget: str = "tensors") -> Any:
+    def _entries(self, key: str, kind: type[list[Json]] | type[dict[str, Json]], budget: str = "tensors") -> Json:
         found = self.document.get(key, kind)
         budgets.check(budget, len(found), f"'{key}' of {self.path}")
         return found
@@ -255,9 +256,9 @@ class Bundle:
 
     # What it has --------------------------------------------------------------------------------------
 
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> Mapping[str, Json]:
         """What was fixed when it was made, by the names of `load_model` and `load_encoder`."""
-        found: dict[str, Any] = self.document.get("options", dict)
+        found: dict[str, Json] = self.document.get("options", dict)
         return found
 
     def agree(self, **given: object) -> None:

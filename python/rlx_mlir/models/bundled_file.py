@@ -7,9 +7,12 @@ import json
 import mmap
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
+
+from rlx_mlir.files import Json
+from rlx_mlir.frontends.model_file import MetadataValue
 
 from .. import budgets
 from ..errors import GGUFError, InputError, shortened
@@ -29,7 +32,7 @@ _FORMATS = {fmt.name: (number, fmt) for number, fmt in FORMATS_BY_ID.items()}
 
 def metadata_section(file: ModelFile) -> bytes:
     """A model's metadata as a bundle keeps it: a GGUF file without tensors."""
-    found: dict[str, Any] = {}
+    found: dict[str, MetadataValue] = {}
     for key in file.metadata:
         value = file.metadata.typed(key) if isinstance(file.metadata, Metadata) else file.metadata[key]
         if key.startswith(_SPLIT) or value is None:
@@ -42,7 +45,7 @@ def metadata_section(file: ModelFile) -> bytes:
     return bytes(encode_metadata(found))
 
 
-def described_tensors(tensors: Mapping[str, TensorInfo]) -> dict[str, list[Any]]:
+def described_tensors(tensors: Mapping[str, TensorInfo]) -> dict[str, list[Json]]:
     """Types and shapes of tensors, as JSON can write them."""
     return {name: [info.type, list(info.shape)] for name, info in tensors.items()}
 
@@ -57,9 +60,9 @@ class BundledMetadata(ModelMetadata):
         except GGUFError as error:
             raise GGUFError(f"section '{METADATA}': {error}", path=path) from None
         self._path = path
-        self._objects: dict[str, Any] = {}
+        self._objects: dict[str, MetadataValue] = {}
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> MetadataValue:
         value = self._metadata[key]
         if key not in _OBJECTS or not isinstance(value, str):
             return value
@@ -96,7 +99,7 @@ class BundledFile(ModelFile):
         self.metadata = BundledMetadata(self.path, bundle.section(METADATA))
         self.tensors = self._read_tensors(bundle.document.get("tensors", dict))
 
-    def _read_tensors(self, found: Mapping[str, Any]) -> dict[str, TensorInfo]:
+    def _read_tensors(self, found: Mapping[str, Json]) -> dict[str, TensorInfo]:
         budgets.check("tensors", len(found), str(self.path))
         tensors = {}
         for name, own in found.items():

@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
+
+from rlx_mlir.checks import Option
+from rlx_mlir.files import Json
 
 from .. import checks
 from ..activations import AUTO
@@ -139,7 +141,7 @@ def bundle(
     say(f"opening {os.fspath(path_or_name)}")
     if bundle_at(path_or_name) is not None:
         raise InputError(f"'{os.fspath(path_or_name)}' is a bundle already: bundle the model that it was made of")
-    compiled: dict[str, Any] = {"time_limit": time_limit, "cache": cache}
+    compiled: dict[str, Option] = {"time_limit": time_limit, "cache": cache}
     if _is_encoder(path_or_name):
         given: dict[str, object] = {"context": context, "chunk": chunk, "kv_dtype": kv_dtype, "nonfinite": nonfinite}
         given |= {"quantize": quantize, "lora": lora, "activations": None if activations == AUTO else activations}
@@ -213,7 +215,7 @@ def _refuse(model: object, what: str, given: Mapping[str, object]) -> None:
 
 
 def _write_source(
-    source: Source, path: Path, levels: Sequence[str], compiled: Mapping[str, Any], say: Progress
+    source: Source, path: Path, levels: Sequence[str], compiled: Mapping[str, Option], say: Progress
 ) -> BundleReport:
     def make(module: str, cpu: str) -> Artifact:
         return program_artifact(
@@ -266,7 +268,7 @@ def _write_encoder(
     batch: int,
     path: Path,
     levels: Sequence[str],
-    compiled: Mapping[str, Any],
+    compiled: Mapping[str, Option],
     say: Progress,
 ) -> BundleReport:
     config = files.config
@@ -316,7 +318,7 @@ def _compiled(
 
 def _write(
     path: Path,
-    manifest: Mapping[str, Any],
+    manifest: Mapping[str, Json],
     sections: Mapping[str, bytes],
     codes: _Codes,
     params: Mapping[str, np.ndarray],

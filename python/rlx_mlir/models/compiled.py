@@ -12,11 +12,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from rlx_mlir.files import Json
 
 from .. import budgets
 from ..boundary import foreign_errors
 from ..errors import InputError, ModelFileError
+from ..runtime.artifact import CompiledModule
 from . import decoder
 from .config import ModelConfig
 
@@ -43,7 +45,7 @@ class CompiledFolder:
     chunk: int
     activations: str
     target: str
-    programs: Mapping[str, Any]
+    programs: Mapping[str, Json]
 
     def save(self) -> None:
         """Writes `MANIFEST`; OSError where that fails."""
@@ -75,7 +77,7 @@ class CompiledFolder:
         """What runs the programs, in the words of `load_model`."""
         return "cpu" if self.target == "cpu" else "cuda"
 
-    def load(self, program: str, threads: int | None) -> Any:
+    def load(self, program: str, threads: int | None) -> CompiledModule:
         """A program as an executable.
 
         Raises CacheError where its file is damaged or of another version, ModelFileError where it can't be read.

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
+
+from rlx_mlir.checks import Option
 
 from ..activations import AUTO
 from ..errors import InputError, UnsupportedError
@@ -39,7 +41,7 @@ def compiled_model(
     cache: bool,
     prepared_cache: bool | None,
     say: Callable[[str], None],
-    **options: Any,
+    **options: Option,
 ) -> Model:
     """A model from its file, or from a folder of compiled programs.
 
@@ -118,8 +120,8 @@ def compiled_model(
 
 
 def _as_compiled(
-    folder: CompiledFolder, target: str, cpu: str, options: dict[str, Any]
-) -> tuple[str, str, dict[str, Any]]:
+    folder: CompiledFolder, target: str, cpu: str, options: dict[str, Option]
+) -> tuple[str, str, dict[str, Option]]:
     """The model that programs are of, what they are for, and the options that they were compiled with.
 
     Raises InputError where others are asked for.

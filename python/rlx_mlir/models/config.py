@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from rlx_mlir.frontends.model_file import MetadataValue
+
 from .. import budgets
 from ..errors import GGUFError, InputError, UnsupportedError, nearest
 from ..formats import FORMATS_BY_ID
@@ -239,7 +241,7 @@ class ModelConfig:
         looked_up = () if self.tied_head else ("token_embd.weight",)
         return sum(info.nbytes or 0 for name, info in self.weights.items() if name not in looked_up)
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> dict[str, object]:
         """All fields but the weights, as JSON can write them."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "weights"}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
@@ -305,7 +307,7 @@ class _Keys:
         self.file = file
         self.prefix = prefix
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str) -> MetadataValue:
         return self.file.metadata.get(f"{self.prefix}.{key}")
 
     def fail(self, key: str, rule: str, value: object) -> GGUFError:
@@ -360,7 +362,7 @@ class _Keys:
         return [bool(each) for each in value]
 
 
-def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, Any]:
+def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataValue]:
     """The fields of `ModelConfig` that the metadata gives; vocab from the embedding table."""
     keys = _Keys(file, architecture.name)
     _refuse(keys, architecture)
@@ -529,7 +531,7 @@ def _head_dim(keys: _Keys, hidden: int, heads: int) -> int:
     return head_dim
 
 
-def _feed_forward(keys: _Keys, architecture: Architecture) -> dict[str, Any]:
+def _feed_forward(keys: _Keys, architecture: Architecture) -> dict[str, MetadataValue]:
     """The fields of feed-forward networks."""
     if architecture.experts is None:
         keys.require(("feed_forward_length",))
@@ -554,7 +556,9 @@ def _feed_forward(keys: _Keys, architecture: Architecture) -> dict[str, Any]:
     }
 
 
-def _rope(keys: _Keys, architecture: Architecture, layers: int, head_dim: int, context: int) -> dict[str, Any]:
+def _rope(
+    keys: _Keys, architecture: Architecture, layers: int, head_dim: int, context: int
+) -> dict[str, MetadataValue]:
     """The fields of rotations."""
     rope_dims = keys.integer("rope.dimension_count", head_dim)
     if rope_dims % 2 or rope_dims > head_dim:
@@ -600,7 +604,7 @@ def _yarn(keys: _Keys, base: float, original: int, whole: bool) -> Yarn | None:
     return Yarn(original, fast, slow, keys.flag("rope.scaling.yarn_truncate", whole))
 
 
-def _local_layers(keys: _Keys, architecture: Architecture, layers: int, context: int) -> dict[str, Any]:
+def _local_layers(keys: _Keys, architecture: Architecture, layers: int, context: int) -> dict[str, MetadataValue]:
     """The fields that say which layers are local, and what they do."""
     local = architecture.local
     window = keys.integer("attention.sliding_window", 0, least=0)
@@ -616,7 +620,7 @@ def _local_layers(keys: _Keys, architecture: Architecture, layers: int, context:
     return {"window": window if found else 0, "local": found, "local_rope_base": base if found else 0.0}
 
 
-def _factors(keys: _Keys, architecture: Architecture, hidden: int, scale: float) -> dict[str, Any]:
+def _factors(keys: _Keys, architecture: Architecture, hidden: int, scale: float) -> dict[str, MetadataValue]:
     """The fields that numbers are multiplied by, or bounded by; `scale` is that of scores by default."""
     capped, final = architecture.softcaps or (0.0, 0.0)
     table = math.sqrt(hidden) if architecture.scaled_embedding else 1.0

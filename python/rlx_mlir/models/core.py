@@ -8,9 +8,11 @@ import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from rlx_mlir.checks import Option
 
 from .. import checks
 from ..arrays import as_array
@@ -205,7 +207,7 @@ class Core:
             self.chat_template.after_answer(messages), bos=False, special=True, continued=True
         )
 
-    def chat_ids(self, messages: Sequence[Mapping[str, object]], **variables: Any) -> list[int]:
+    def chat_ids(self, messages: Sequence[Mapping[str, object]], **variables: Option) -> list[int]:
         """Token ids of messages in the chat template, up to where the model's answer begins.
 
         Args:
@@ -240,7 +242,7 @@ class Core:
             )
         return [int(index) for index in array]
 
-    def note(self, **values: Any) -> Stats:
+    def note(self, **values: Option) -> Stats:
         """Keeps what a call took: fields of `Stats`."""
         with self._state:
             self._stats = dataclasses.replace(self._stats, peak_rss=peak_rss(), **values)

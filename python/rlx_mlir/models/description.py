@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from rlx_mlir.files import Json
 
 from ..errors import RlxError
 from ..frontends.gguf import GGUFFile
@@ -21,7 +22,7 @@ _LISTED = 12  # tensors that aren't finite
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context")
 
 
-def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = False) -> dict[str, Any]:
+def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = False) -> dict[str, Json]:
     """Architecture, sizes, tensor types and whether the model can be run, as JSON can write them.
 
     Args:
@@ -37,7 +38,7 @@ def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = Fa
     path = file.path
     source = file.source if isinstance(file, OlderLatents) else file
     infos = list(source.tensors.values())
-    found: dict[str, Any] = {
+    found: dict[str, Json] = {
         "file": str(path),
         "bytes": sum(os.stat(part).st_size for part in file.paths if part is not None),
         "files": len(file.paths),
@@ -87,13 +88,13 @@ def _format(file: ModelFile) -> str:
     return "GGUF" if isinstance(file, GGUFFile | OlderLatents) else "Hugging Face folder"
 
 
-def _of_type(file: ModelFile, key: str, kind: type) -> Any:
+def _of_type(file: ModelFile, key: str, kind: type) -> Json:
     """A metadata value; None where the file has none of that key, or one of another type."""
     value = file.metadata.get(key)
     return value if isinstance(value, kind) else None
 
 
-def _types(infos: list[TensorInfo]) -> list[dict[str, Any]]:
+def _types(infos: list[TensorInfo]) -> list[dict[str, Json]]:
     """Tensor types with counts and shares, the one with most bytes first."""
     total = sum(info.nbytes or 0 for info in infos) or 1
     by_type: dict[str, list[TensorInfo]] = {}
@@ -114,7 +115,7 @@ def _types(infos: list[TensorInfo]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -int(row["bytes"]))
 
 
-def format_description(found: Mapping[str, Any]) -> str:
+def format_description(found: Mapping[str, Json]) -> str:
     """The description as lines of text."""
     size = f"{found['bytes'] / 1e6:.1f} MB" + (f" in {found['files']} files" if found["files"] > 1 else "")
     lines = [

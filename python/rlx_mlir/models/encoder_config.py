@@ -15,7 +15,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+from rlx_mlir.files import Json
 
 from .. import budgets
 from ..errors import InputError, ModelFileError, UnsupportedError, shortened
@@ -236,7 +237,7 @@ class EncoderConfig:
             "activation": tuple(dict.fromkeys(ACTIVATIONS.values())),
             "pooling": POOLINGS,
         }
-        found: dict[str, Any] = {key: document.get(key, str) for key in words}
+        found: dict[str, Json] = {key: document.get(key, str) for key in words}
         for key, known in words.items():
             if found[key] not in known:
                 raise document.fail(key, f"one of {', '.join(known)}", found[key])
@@ -263,7 +264,7 @@ class EncoderConfig:
         """What the architecture's files call things."""
         return ARCHITECTURES[self.architecture]
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> dict[str, Json]:
         """All fields but the tensors and what is done to texts, as JSON can write them."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("tensors", "texts")}
 
@@ -290,12 +291,12 @@ class EncoderConfig:
         return f"{self.plan.layer.format(layer)}.{self.plan.parts[role]}.{kind}"
 
 
-def _numbers(document: Document, architecture: EncoderArchitecture) -> dict[str, Any]:
+def _numbers(document: Document, architecture: EncoderArchitecture) -> dict[str, Json]:
     """The fields of `EncoderConfig` that `config.json` gives."""
     if found := document.refused(_REFUSED):
         raise UnsupportedError(f"{document.path}: what this asks for is not supported: {', '.join(found)}")
     keys = architecture.keys
-    numbers: dict[str, Any] = {
+    numbers: dict[str, Json] = {
         name: document.integer(keys[name]) for name in ("layers", "hidden", "heads", "ffn", "vocab", "positions")
     }
     if numbers["hidden"] % numbers["heads"]:

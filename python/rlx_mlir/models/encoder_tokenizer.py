@@ -22,13 +22,20 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from rlx_mlir.files import Json
 
 from ..boundary import foreign_errors, required
 from ..errors import InputError, TokenizerError, UnsupportedError, shortened
 from ..files import check_regular, is_there, read_text
 from ..frontends.documents import read_object
 from .encoder_config import EncoderConfig
+
+if TYPE_CHECKING:
+    import tokenizers
+
 
 _SIDES = ("left", "right")
 _SPECIAL = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -45,7 +52,7 @@ def _broken(message: str, *, path: str | os.PathLike[str] | None = None) -> Toke
     return TokenizerError(message if path is None else f"{os.fspath(path)}: {message}")
 
 
-def _library() -> Any:
+def _library() -> ModuleType:
     """The library; TokenizerError where it isn't installed."""
     return required("tokenizers", "texts", TokenizerError)
 
@@ -171,12 +178,12 @@ class _Settings:
             raise _broken(f"'{key}' must be a text, but is {shortened(value)}", path=self.path)
         return value
 
-    def normalizer(self) -> dict[str, Any]:
+    def normalizer(self) -> dict[str, Json]:
         """Arguments of BERT's normalizer."""
         found = {own: self.content[key] for key, own in _NORMALIZER.items() if key in self.content}
         return {own: value for own, value in found.items() if value is not None or own == "strip_accents"}
 
-    def adapt(self, tokenizer: Any) -> None:
+    def adapt(self, tokenizer: tokenizers.Tokenizer) -> None:
         """Overrules what `tokenizer.json` says."""
         from tokenizers import normalizers, pre_tokenizers
 
@@ -202,7 +209,7 @@ class _Settings:
             if value is not None and (normalize(sample) == plain) != value:
                 raise self.refuse(key, f" by the normalizer of tokenizer.json, {type(own).__name__}")
 
-    def check(self, tokenizer: Any) -> None:
+    def check(self, tokenizer: tokenizers.Tokenizer) -> None:
         """Compares the added tokens with the vocabulary's."""
         added = self.content.get("added_tokens_decoder") or {}
         if not isinstance(added, dict):
@@ -219,9 +226,9 @@ class _Settings:
                 )
 
 
-def _word_pieces(path: Path, settings: _Settings) -> Any:
+def _word_pieces(path: Path, settings: _Settings) -> tokenizers.Tokenizer:
     """BERT's tokenizer for a vocabulary of one piece a line; what a line is, the library says."""
-    tokenizers = _library()
+    library = _library()
     from tokenizers import models, normalizers, pre_tokenizers, processors
 
     kind = settings.content.get("tokenizer_class")
@@ -234,7 +241,7 @@ def _word_pieces(path: Path, settings: _Settings) -> Any:
         raise TokenizerError(
             f"{path}: a vocabulary of WordPiece has {unknown}, {first} and {last}, but lacks {missing}"
         )
-    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
+    tokenizer: tokenizers.Tokenizer = library.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
     tokenizer.normalizer = normalizers.BertNormalizer(**settings.normalizer())
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.add_special_tokens([word for word in map(settings.name, _SPECIAL) if word in vocabulary])

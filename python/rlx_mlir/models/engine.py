@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -360,7 +360,7 @@ class Engine:
         """Processes a chunk of a prompt; after the last one its first token is chosen."""
         prompt = request.task.prompt
         part = prompt[request.position :][: self._chunk if self._active else self.model.chunk]
-        inputs: dict[str, Any] = {
+        inputs: dict[str, np.ndarray] = {
             "tokens": np.array([part], np.int32),
             "pos": np.array([request.position], np.int32),
             "rows": np.array([len(part) - 1], np.int32),

@@ -15,6 +15,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlx_mlir.files import Json
+from rlx_mlir.frontends.model_file import MetadataValue
+
 from ..boundary import foreign_errors, required
 from ..errors import TokenizerError, UnsupportedError, shortened
 from ..frontends.huggingface_vocabulary import HUGGINGFACE, SETTINGS_KEY, TOKENIZER_KEY, added_tokens, ending_ids
@@ -29,7 +32,7 @@ _MODELS = ("BPE", "Unigram")
 class _Library:
     """The library's tokenizer of a description."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: Mapping[str, Json]) -> None:
         tokenizers = required("tokenizers", "texts", TokenizerError)
         plain = {**document, "post_processor": None, "padding": None, "truncation": None}
         self.tokenizer = tokenizers.Tokenizer.from_str(json.dumps(plain))
@@ -43,7 +46,11 @@ class JsonTokenizer(Tokenizer):
     """A tokenizer of `tokenizer.json`; see `Tokenizer`."""
 
     def __init__(
-        self, document: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]], tokens: list[str], **options: Any
+        self,
+        document: Mapping[str, Json],
+        settings: Mapping[str, Mapping[str, Json]],
+        tokens: list[str],
+        **options: Any,
     ) -> None:
         """Builds the tokenizer.
 
@@ -95,7 +102,7 @@ class JsonTokenizer(Tokenizer):
         return _Library(_without_controls(document, self._added)), _Library(document)
 
 
-def tokenizer_of(metadata: Mapping[str, Any], *, origin: str = "") -> Tokenizer:
+def tokenizer_of(metadata: Mapping[str, MetadataValue], *, origin: str = "") -> Tokenizer:
     """The tokenizer of a model's metadata, be they a GGUF file's or a folder's; `origin` is where it is, for errors.
 
     Raises TokenizerError where there is none, or a broken one, UnsupportedError for kinds that aren't implemented.
@@ -113,7 +120,7 @@ def tokenizer_of(metadata: Mapping[str, Any], *, origin: str = "") -> Tokenizer:
         raise type(error)(f"{origin}: {error}") from error.__cause__
 
 
-def _parts(value: object) -> Iterator[Mapping[str, Any]]:
+def _parts(value: object) -> Iterator[Mapping[str, Json]]:
     """A normalizer, pre-tokenizer or decoder, or those that it is a sequence of."""
     if not isinstance(value, dict):
         return
@@ -123,7 +130,7 @@ def _parts(value: object) -> Iterator[Mapping[str, Any]]:
     yield value
 
 
-def _kind(document: Mapping[str, Any]) -> tuple[str, bool]:
+def _kind(document: Mapping[str, Json]) -> tuple[str, bool]:
     """The kind of vocabulary, and whether a text's first space is left out again."""
     model = document.get("model")
     word = model.get("type", "BPE") if isinstance(model, dict) else None
@@ -146,7 +153,7 @@ def _kind(document: Mapping[str, Any]) -> tuple[str, bool]:
     return "llama", "Strip" in parts and bool(parts["Strip"].get("start"))
 
 
-def _types(document: Mapping[str, Any], tokens: list[str], added: list[dict[str, Any]], kind: str) -> list[int]:
+def _types(document: Mapping[str, Json], tokens: list[str], added: list[dict[str, Json]], kind: str) -> list[int]:
     """`TokenType` numbers by id."""
     types = [int(TokenType.NORMAL if text else TokenType.UNUSED) for text in tokens]
     model = document["model"]
@@ -162,7 +169,7 @@ def _types(document: Mapping[str, Any], tokens: list[str], added: list[dict[str,
     return types
 
 
-def _check_added(config: Mapping[str, Any], tokens: list[str]) -> None:
+def _check_added(config: Mapping[str, Json], tokens: list[str]) -> None:
     """Compares what `tokenizer_config.json` says of added tokens with the vocabulary."""
     added = config.get("added_tokens_decoder") or {}
     for number, token in added.items() if isinstance(added, dict) else ():
@@ -177,7 +184,7 @@ def _check_added(config: Mapping[str, Any], tokens: list[str]) -> None:
 
 
 def _beginning(
-    document: Mapping[str, Any], library: _Library, config: Mapping[str, Any], bos: int | None
+    document: Mapping[str, Json], library: _Library, config: Mapping[str, Json], bos: int | None
 ) -> int | None:
     """The id that begins texts; None where they begin without one.
 
@@ -204,7 +211,7 @@ def _beginning(
     return text[0] if count else None
 
 
-def _without_controls(document: Mapping[str, Any], added: list[dict[str, Any]]) -> dict[str, Any]:
+def _without_controls(document: Mapping[str, Json], added: list[dict[str, Json]]) -> dict[str, Json]:
     """A description whose texts can't contain control tokens: none is cut out, nor found in the vocabulary."""
     controls = {token["content"] for token in added if token.get("special")}
     # Names that no text has: those of bytes and of SentencePiece's spaces have no noncharacters.
@@ -223,10 +230,10 @@ def _without_controls(document: Mapping[str, Any], added: list[dict[str, Any]]) 
     return {**document, "model": model, "added_tokens": own}
 
 
-def _without_space(document: Mapping[str, Any]) -> dict[str, Any]:
+def _without_space(document: Mapping[str, Json]) -> dict[str, Json]:
     """A description that puts no space in front of a text."""
 
-    def plain(value: Any) -> Any:
+    def plain(value: Json) -> Json:
         if not isinstance(value, dict):
             return value
         if value.get("type") == "Prepend":

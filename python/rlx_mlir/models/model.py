@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from rlx_mlir.files import Json
 
 from .. import checks
 from ..errors import InputError, UnsupportedError
@@ -108,7 +110,7 @@ class Model(Core):
         logit_bias: Mapping[int, float] | None = None,
         logits_processors: Sequence[Processor] = (),
         logprobs: int = 0,
-        response_format: Mapping[str, Any] | None = None,
+        response_format: Mapping[str, Json] | None = None,
         draft: str | Model | None = None,
     ) -> Generation:
         """Continues a prompt; the result is an iterator over pieces of text.

@@ -13,10 +13,11 @@ import mmap
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from rlx_mlir.frontends.model_file import MetadataValue
 
 from ..errors import GGUFError
 from ..formats import get_format
@@ -46,10 +47,10 @@ def is_older(file: ModelFile) -> bool:
 class _Metadata(ModelMetadata):
     """That of a file, with other values in the place of some, and more of them."""
 
-    def __init__(self, source: ModelMetadata, own: Mapping[str, Any]) -> None:
+    def __init__(self, source: ModelMetadata, own: Mapping[str, MetadataValue]) -> None:
         self._source, self._own = source, dict(own)
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> MetadataValue:
         return self._own[key] if key in self._own else self._source[key]
 
     def __iter__(self) -> Iterator[str]:

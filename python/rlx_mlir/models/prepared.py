@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from ..errors import RlxError
 from ..frontends.model_file import ModelFile
 from ..paths import replacing
 from ..runtime import prepared_cache
-from ..runtime.artifact import Artifact
+from ..runtime.artifact import Artifact, CompiledModule
 from ..runtime.prepare import Kept, Prepared, prepare
 from ..runtime.prepared_file import PreparedFile, PreparedWriter
 from . import decoder
@@ -115,7 +114,7 @@ class PreparedWeights(Kept):
         if self.state != "mapped":
             self._file.release()  # what was read for one is given back before the next is made
 
-    def bind(self, executable: Any) -> None:
+    def bind(self, executable: CompiledModule) -> None:
         """Gives a program the weights that it reads: those that others have prepared are shared."""
         own = {spec.name: self.params[spec.name] for spec in executable.params}
         executable.set_params(own, shared=self)
@@ -168,7 +167,7 @@ class PreparedWeights(Kept):
             except OSError as failure:
                 self._give_up(failure)
 
-    def _description(self, place: Place) -> dict[str, Any]:
+    def _description(self, place: Place) -> dict[str, object]:
         path = "" if self._file.path is None else os.path.abspath(self._file.path)
         return {"key": dict(place.parts), "model": path, "written": int(time.time())}
 
@@ -201,7 +200,7 @@ def set_weights(
     file: ModelFile,
     config: ModelConfig,
     context: int,
-    executables: Sequence[Any],
+    executables: Sequence[CompiledModule],
     *,
     nonfinite: str,
     added: Mapping[str, np.ndarray],

@@ -6,13 +6,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from rlx_mlir.checks import Option
+from rlx_mlir.runtime.description import RunArray
+
 from .. import budgets
 from ..errors import TimeLimitError, UnsupportedError
-from ..runtime.artifact import Artifact
+from ..runtime.artifact import Artifact, CompiledModule
 from ..runtime.prepare import Prepared
 from . import decoder
 from .config import ModelConfig
@@ -26,7 +29,7 @@ MAX_SEQUENCES = 64
 class Executable(Protocol):
     """What a model needs of compiled code."""
 
-    def zeros(self, shape: Sequence[int], dtype: np.dtype) -> Any:
+    def zeros(self, shape: Sequence[int], dtype: np.dtype) -> RunArray:
         """Zeros for a cache."""
 
     def set_params(self, params: Mapping[str, np.ndarray], /, *, shared: dict[str, Prepared]) -> object:
@@ -60,7 +63,7 @@ def maxima(program: str, *, context: int, chunk: int) -> dict[str, int]:
 
 
 def compile_program(
-    config: ModelConfig, program: str, *, time_limit: float | None = None, **options: Any
+    config: ModelConfig, program: str, *, time_limit: float | None = None, **options: Option
 ) -> Executable:
     """Compiles a module of the model, or finds it compiled; the graph is built only if it has to be.
 
@@ -80,7 +83,9 @@ def compile_program(
     return compiled
 
 
-def program_artifact(config: ModelConfig, program: str, *, time_limit: float | None = None, **options: Any) -> Artifact:
+def program_artifact(
+    config: ModelConfig, program: str, *, time_limit: float | None = None, **options: Option
+) -> Artifact:
     """As `compile_program`, for a machine that need not be this one; ``options`` has no ``threads``."""
     from ..compiler import cached_artifact
 
@@ -89,7 +94,7 @@ def program_artifact(config: ModelConfig, program: str, *, time_limit: float | N
 
 
 def _compiled(
-    compile: Callable[..., Any],
+    compile: Callable[..., CompiledModule],
     config: ModelConfig,
     program: str,
     time_limit: float | None,
@@ -98,8 +103,8 @@ def _compiled(
     chunk: int,
     candidates: int = 0,
     ranks: Mapping[str, int] | None = None,
-    **options: Any,
-) -> Any:
+    **options: Option,
+) -> CompiledModule:
     try:
         return compile(
             decoder.describe(config, program, candidates, ranks),

@@ -7,10 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from rlx_mlir.runtime.description import RunArray
 
 from .. import checks
 from ..errors import ContextLengthError, ExecutionError, InputError, UnsupportedError
@@ -417,7 +419,12 @@ class Session:
     def _prefill(self, ids: Sequence[int], rows: npt.NDArray[np.int32], out: Floats) -> None:
         self._settle()
         self._pos[...] = len(self._tokens)
-        inputs: dict[str, Any] = {"tokens": np.array([ids], np.int32), "pos": self._pos, "rows": rows, **self.caches}
+        inputs: dict[str, RunArray] = {
+            "tokens": np.array([ids], np.int32),
+            "pos": self._pos,
+            "rows": rows,
+            **self.caches,
+        }
         inputs |= self.states.arrays
         donated = {*self.caches, *self.states.arrays}
         with self.model.turn:
@@ -427,7 +434,7 @@ class Session:
         self._tokens.extend(ids)
         self._hear(found, len(ids))
 
-    def _hear(self, found: Mapping[str, Any], count: int) -> None:
+    def _hear(self, found: Mapping[str, RunArray], count: int) -> None:
         """Notes the hidden states of the last tokens, where somebody listens."""
         if self.heard is not None:
             self.heard.add(found["hidden"][0, :count])

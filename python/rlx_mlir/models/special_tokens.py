@@ -9,7 +9,8 @@ only, and mark others as plain text.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+
+from rlx_mlir.frontends.model_file import MetadataValue
 
 from ..errors import TokenizerError
 
@@ -51,7 +52,7 @@ def ending_tokens(tokens: Sequence[str], controls: Collection[int]) -> frozenset
     return frozenset(index for text, indices in found.items() if text not in dropped for index in indices)
 
 
-def special_id(metadata: Mapping[str, Any], word: str, kind: str, size: int) -> int | None:
+def special_id(metadata: Mapping[str, MetadataValue], word: str, kind: str, size: int) -> int | None:
     """An id by its word (``bos``, ``eos``), or what it is where a vocabulary of that kind has none; None for none."""
     value: int | None = metadata.get(f"{_PREFIX}{word}_token_id")
     if value is not None:

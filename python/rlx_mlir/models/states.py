@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+
+from rlx_mlir.runtime.description import RunArray
 
 from .caches import state_shapes
 from .core import Core
@@ -64,7 +65,7 @@ class States:
         steps, self.begin = count - self.begin, None
         if not steps:
             return
-        inputs: dict[str, Any] = {**{name: rows[:, :steps] for name, rows in self._trails.items()}, **self.arrays}
+        inputs: dict[str, RunArray] = {**{name: rows[:, :steps] for name, rows in self._trails.items()}, **self.arrays}
         settle = self._model.programs.get("settle")
         with self._model.turn:
             settle.run(inputs, donate=self.arrays.keys())

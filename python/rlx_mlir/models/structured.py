@@ -12,10 +12,13 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+from rlx_mlir.files import Json
 
 from .. import budgets, checks
 from ..boundary import foreign_errors
@@ -24,6 +27,8 @@ from .tokenizer import Tokenizer, TokenType
 
 if TYPE_CHECKING:
     import llguidance
+
+Made = TypeVar("Made")
 
 
 @runtime_checkable
@@ -123,7 +128,7 @@ def guide_of(response_format: Mapping[str, object] | None, tokenizer: Tokenizer)
     return json_guide(tokenizer, inner["schema"])
 
 
-def json_guide(tokenizer: Tokenizer, schema: Mapping[str, Any] | str) -> Guide:
+def json_guide(tokenizer: Tokenizer, schema: Mapping[str, Json] | str) -> Guide:
     """The guide to JSON that fits a schema, a mapping; of "json_object", to any object.
 
     Properties come in the order that the schema has. Between parts of the text up to 40 blanks and line breaks are
@@ -221,7 +226,7 @@ def _check_matcher(what: str, matcher: llguidance.LLMatcher) -> None:
         raise InputError(f"{what}: {said if len(said) <= _LONGEST else f'{said[:_LONGEST]}…'}")
 
 
-def _library() -> Any:
+def _library() -> ModuleType:
     try:
         import llguidance
     except ImportError:
@@ -231,7 +236,7 @@ def _library() -> Any:
     return llguidance
 
 
-def _guide(tokenizer: Tokenizer, what: str, text: str, grammar: Callable[[Any], str]) -> Guide:
+def _guide(tokenizer: Tokenizer, what: str, text: str, grammar: Callable[[ModuleType], str]) -> Guide:
     """The guide that llguidance makes of a grammar; the first mask is computed here, so that its errors are, too."""
     if not isinstance(tokenizer, Tokenizer):
         raise InputError(f"'tokenizer' is a Tokenizer, but got {checks.shown(tokenizer)}")
@@ -240,9 +245,9 @@ def _guide(tokenizer: Tokenizer, what: str, text: str, grammar: Callable[[Any], 
     library = _library()
     vocabulary = _vocabulary(tokenizer, library)
 
-    def build() -> Any:
+    def build() -> llguidance.LLMatcher:
         limits = library.LLParserLimits(verbose_errors=False)
-        matcher = library.LLMatcher(vocabulary, grammar(library), log_level=0, limits=limits)
+        matcher: llguidance.LLMatcher = library.LLMatcher(vocabulary, grammar(library), log_level=0, limits=limits)
         if not matcher.is_error():
             matcher.compute_bitmask()
         return matcher
@@ -256,9 +261,9 @@ def _guide(tokenizer: Tokenizer, what: str, text: str, grammar: Callable[[Any], 
 _stack_size = threading.Lock()
 
 
-def _on_stack(size: int, function: Callable[[], Any]) -> Any:
+def _on_stack(size: int, function: Callable[[], Made]) -> Made:
     """What a function gives, called on a stack of so many bytes; only those that it uses take memory."""
-    found: list[Any] = []
+    found: list[Made] = []
     raised: list[BaseException] = []
 
     def call() -> None:
@@ -280,11 +285,11 @@ def _on_stack(size: int, function: Callable[[], Any]) -> Any:
     return found[0]
 
 
-_vocabularies: weakref.WeakKeyDictionary[Tokenizer, Any] = weakref.WeakKeyDictionary()
+_vocabularies: weakref.WeakKeyDictionary[Tokenizer, llguidance.LLTokenizer] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
 
 
-def _vocabulary(tokenizer: Tokenizer, library: Any) -> Any:
+def _vocabulary(tokenizer: Tokenizer, library: ModuleType) -> llguidance.LLTokenizer:
     """llguidance's tree of a vocabulary, made once for each tokenizer."""
     with _making:
         found = _vocabularies.get(tokenizer)

@@ -15,9 +15,10 @@ import itertools
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+
+from rlx_mlir.frontends.model_file import MetadataValue
 
 from ..errors import BudgetError, ChatTemplateError, RlxError, UnsupportedError
 from ..runtime.encoding import encode
@@ -37,7 +38,7 @@ _PREFIX = "tokenizer.ggml."
 _ALPHABET = byte_alphabet()
 
 
-def text_section(metadata: Mapping[str, Any]) -> bytes:
+def text_section(metadata: Mapping[str, MetadataValue]) -> bytes:
     """The section of a model's metadata."""
     tokenizer: object
     chat: object
@@ -56,7 +57,7 @@ def text_section(metadata: Mapping[str, Any]) -> bytes:
 # Tokenizers ---------------------------------------------------------------------------------------
 
 
-def described(metadata: Mapping[str, Any]) -> list[Any]:
+def described(metadata: Mapping[str, MetadataValue]) -> list[object]:
     """The tokenizer of a vocabulary of GGUF: kind, bytes and offsets of tokens, types, merges or scores, patterns,
     whether a piece may be a token without merging, tokens of bytes, and what begins and ends texts.
 
@@ -194,7 +195,7 @@ class ChatForm:
         role = ("", rest[: len(rest) - len(tail)], _trims(template, "system"))
         return ChatForm(self.start, before, self.answer, self.bos, {**self.roles, "system": role}, self.alternates)
 
-    def _rendered(self, messages: Sequence[Mapping[str, Any]], *, start: str | None = None, answer: str) -> str:
+    def _rendered(self, messages: Sequence[Mapping[str, str]], *, start: str | None = None, answer: str) -> str:
         has_system = bool(messages) and messages[0]["role"] == "system"
         text = (self.system_start if has_system else self.start) if start is None else start
         for message in messages:
@@ -202,7 +203,7 @@ class ChatForm:
             text += before + (message["content"].strip() if trimmed else message["content"]) + after
         return text + answer
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
         """The text of messages, up to where an answer begins."""
         return self._rendered(messages, answer=self.answer)
 
@@ -227,7 +228,7 @@ class ChatForm:
             next(contents)  # so that other contents meet, however many messages there are
 
     @property
-    def words(self) -> list[Any]:
+    def words(self) -> list[object]:
         """As plain data."""
         roles = [[name, before, after, int(trimmed)] for name, (before, after, trimmed) in self.roles.items()]
         return [self.start, self.system_start, self.answer, self.bos, roles, int(self.alternates)]

@@ -19,6 +19,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rlx_mlir.frontends.model_file import MetadataValue
+
 from ..boundary import foreign_errors, required
 from ..errors import InputError, TokenizerError, shortened
 from .special_tokens import ending_ids, ending_tokens, special_id
@@ -276,7 +278,7 @@ class Tokenizer:
     def _from_metadata(cls, metadata: Mapping[str, object], origin: str) -> Tokenizer:
         prefix = "tokenizer.ggml."
 
-        def get(name: str) -> Any:
+        def get(name: str) -> MetadataValue:
             return metadata.get(prefix + name)
 
         kind = get("model")

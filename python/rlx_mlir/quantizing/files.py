@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.formats import get_format
 from rlx_mlir.formats.pieces import encoded_pieces
 from rlx_mlir.frontends.gguf import Tensor, write_gguf
-from rlx_mlir.frontends.model_file import TensorInfo, refuse_itself
+from rlx_mlir.frontends.model_file import MetadataValue, TensorInfo, refuse_itself
 from rlx_mlir.models.mixes import Mix, Rules, is_quantised, named_mix
 from rlx_mlir.quantizing.importance import Importance
 from rlx_mlir.quantizing.sources import Source
@@ -150,9 +149,9 @@ def quantize_file(
     return planned
 
 
-def _described(mix: Mix, importance: Importance | None) -> dict[str, Any]:
+def _described(mix: Mix, importance: Importance | None) -> dict[str, MetadataValue]:
     """Metadata about the quantisation."""
-    found: dict[str, Any] = {"general.quantization_version": 2, "general.file_type": mix.number}
+    found: dict[str, MetadataValue] = {"general.quantization_version": 2, "general.file_type": mix.number}
     return found | ({} if importance is None else importance.metadata())
 
 

@@ -23,7 +23,7 @@ from rlx_mlir import checks
 from rlx_mlir.errors import ExecutionError, InputError, ModelFileError
 from rlx_mlir.files import check_regular, open_regular, read_bytes, read_text
 from rlx_mlir.frontends.gguf import MAGIC, GGUFFile
-from rlx_mlir.frontends.model_file import ModelFile, TensorInfo
+from rlx_mlir.frontends.model_file import MetadataValue, ModelFile, TensorInfo
 from rlx_mlir.models.config import ModelConfig, check_context
 from rlx_mlir.models.json_tokenizer import tokenizer_of
 
@@ -75,7 +75,7 @@ class Importance:
         if not self.squares:
             raise InputError(f"{self.origin} has no matrix")
 
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, MetadataValue]:
         """What files that are made with them say."""
         return {
             "quantize.imatrix.file": self.origin,

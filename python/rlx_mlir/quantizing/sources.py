@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.formats import decode, get_format
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.frontends.huggingface import HUGGINGFACE, HuggingFaceFolder
-from rlx_mlir.frontends.model_file import ModelFile, TensorInfo
+from rlx_mlir.frontends.model_file import MetadataValue, ModelFile, TensorInfo
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.older_latents import OlderLatents
 from rlx_mlir.quantizing.vocabulary import vocabulary_of
@@ -43,7 +42,7 @@ class Source:
 
     file: ModelFile
     config: ModelConfig
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, MetadataValue]
     heads: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -104,7 +103,7 @@ def _permuted(file: ModelFile, config: ModelConfig) -> dict[str, int]:
     return found
 
 
-def _folder_metadata(file: HuggingFaceFolder, config: ModelConfig) -> dict[str, Any]:
+def _folder_metadata(file: HuggingFaceFolder, config: ModelConfig) -> dict[str, MetadataValue]:
     """Metadata of a folder by the keys of files."""
     prefix = f"{config.architecture}."
     whole = config.plan.whole_pairs
@@ -119,7 +118,7 @@ def _folder_metadata(file: HuggingFaceFolder, config: ModelConfig) -> dict[str, 
             "head apart ('rope_interleave' is false)"
         )
     left_out = {f"{prefix}{key}" for key in _OWN}
-    found: dict[str, Any] = {
+    found: dict[str, MetadataValue] = {
         "general.architecture": config.architecture,
         "general.type": "model",
         "general.name": Path(file.path or "").resolve().name,

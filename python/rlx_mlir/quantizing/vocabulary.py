@@ -12,12 +12,12 @@ in front of texts that begin with one, too, which some folders don't.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir.errors import UnsupportedError, shortened
 from rlx_mlir.frontends.huggingface import SETTINGS_KEY, TOKENIZER_KEY
+from rlx_mlir.frontends.model_file import MetadataValue
 from rlx_mlir.models.json_tokenizer import tokenizer_of
 from rlx_mlir.models.tokenizer import IGNORE_MERGES, PRE_TOKENIZERS, Tokenizer, TokenType
 
@@ -40,7 +40,7 @@ _UNUSED = "[PAD{}]"
 """What rows of the embedding table without a token are called."""
 
 
-def vocabulary_of(metadata: Mapping[str, Any], rows: int, *, origin: str) -> dict[str, Any]:
+def vocabulary_of(metadata: Mapping[str, MetadataValue], rows: int, *, origin: str) -> dict[str, MetadataValue]:
     """The keys `tokenizer.ggml.*` of a file.
 
     Args:
@@ -65,7 +65,7 @@ def vocabulary_of(metadata: Mapping[str, Any], rows: int, *, origin: str) -> dic
         tokens.append(_UNUSED.format(index))
         types.append(int(TokenType.UNUSED))
     prefix = "tokenizer.ggml."
-    found: dict[str, Any] = {
+    found: dict[str, MetadataValue] = {
         f"{prefix}model": tokenizer.kind,
         f"{prefix}tokens": tokens,
         f"{prefix}token_type": np.array(types, np.int32),
@@ -77,7 +77,7 @@ def vocabulary_of(metadata: Mapping[str, Any], rows: int, *, origin: str) -> dic
     else:
         found[f"{prefix}scores"] = _scores(tokens, merges)
     found |= {f"{prefix}{word}": index for word, index in _special(metadata, tokenizer)}
-    choices: list[dict[str, Any]] = [
+    choices: list[dict[str, MetadataValue]] = [
         {f"{prefix}pre": name} for name in PRE_TOKENIZERS if (name in IGNORE_MERGES) == bool(model.get("ignore_merges"))
     ]
     if tokenizer.kind == "llama":
@@ -96,7 +96,7 @@ def vocabulary_of(metadata: Mapping[str, Any], rows: int, *, origin: str) -> dic
     )
 
 
-def _special(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[tuple[str, int]]:
+def _special(metadata: Mapping[str, MetadataValue], tokenizer: Tokenizer) -> Iterator[tuple[str, int]]:
     """The ids of special tokens by the last words of their keys."""
     for word, index in (("bos", tokenizer.bos_id), ("eos", tokenizer.eos_id)):
         if index is not None:

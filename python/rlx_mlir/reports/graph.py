@@ -10,13 +10,13 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.errors import RlxError, StageError
+from rlx_mlir.files import Json
 from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.place import Place
@@ -82,7 +82,7 @@ class Node:
     op: str
     block: str
     source: Place | None
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, Json]
     operands: tuple[int, ...]
     segments: tuple[int, ...] | None
     results: tuple[Value, ...]
@@ -138,9 +138,9 @@ class Graph:
     outputs: tuple[Output, ...]
     functions: tuple[Function, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """The graph as JSON has it."""
-        given: dict[str, list[dict[str, Any]]] = {"input": [], "param": []}
+        given: dict[str, list[dict[str, Json]]] = {"input": [], "param": []}
         for position, own in enumerate(self.arguments):
             given[own.kind].append({"name": own.name, "position": position, **_value(own.value)})
         return {
@@ -164,13 +164,13 @@ class Graph:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
 
-def _value(value: Value) -> dict[str, Any]:
+def _value(value: Value) -> dict[str, Json]:
     packed = {} if value.packed is None else {"packed": value.packed}
     return {"id": value.id, "dtype": value.dtype, "dims": list(value.dims), **packed}
 
 
-def _node(node: Node) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _node(node: Node) -> dict[str, Json]:
+    found: dict[str, Json] = {
         "id": node.id,
         "op": node.op,
         "block": node.block,
@@ -186,7 +186,7 @@ def _node(node: Node) -> dict[str, Any]:
     return found
 
 
-def _region(region: Region) -> dict[str, Any]:
+def _region(region: Region) -> dict[str, Json]:
     return {
         "arguments": [_value(value) for value in region.arguments],
         "nodes": [_node(node) for node in region.nodes],
@@ -297,7 +297,7 @@ class _Reader:
         return Function(inner.arguments, inner.nodes, inner.yields, name, role(function) or "", kind)
 
 
-def _attribute(attribute: ir.Attribute) -> Any:
+def _attribute(attribute: ir.Attribute) -> Json:
     """An attribute as JSON can have it."""
     value = python_value(attribute)
     if isinstance(value, float) and str(attribute.type) == "f32":
@@ -316,13 +316,13 @@ def _attribute(attribute: ir.Attribute) -> Any:
     return {**found, "elements": [_plain(_number(own)) for own in array.flat]}
 
 
-def _number(value: Any) -> Any:
+def _number(value: np.generic) -> Json:
     """An element of an array as Python's number, a complex one as its two parts."""
     own = value.astype(np.float32).item() if value.dtype.kind == "V" else value.item()
     return [own.real, own.imag] if isinstance(own, complex) else own
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Json:
     """A value of an attribute; numbers that JSON doesn't have are their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

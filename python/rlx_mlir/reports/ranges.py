@@ -180,7 +180,7 @@ def limit_of(value: ir.Value, dtype: str = "") -> float | None:
     return LIMITS.get(dtype or own) if own in LIMITS or own == "f64" else None
 
 
-def initial(entry: ir.AnyOp, given: Mapping[str, Any]) -> Known:
+def initial(entry: ir.AnyOp, given: Mapping[str, np.ndarray | Bound]) -> Known:
     """What is known of the arguments of a function, from arrays and bounds by name."""
     intervals: dict[ir.Value, Interval] = {}
     weights: dict[ir.Value, Weight] = {}
@@ -222,9 +222,9 @@ def walk(entry: ir.AnyOp, known: Known) -> Iterator[tuple[ir.AnyOp, ir.Value, In
 
 def _given(
     known: Sequence[Argument], inputs: Mapping[str, np.ndarray | Bound], params: Mapping[str, np.ndarray | Bound]
-) -> dict[str, Any]:
+) -> dict[str, np.ndarray | Bound]:
     """What was given, by name; InputError for other names, for arrays that aren't and for bounds that are none."""
-    found: dict[str, Any] = {}
+    found: dict[str, np.ndarray | Bound] = {}
     for mapping, is_param in ((inputs, False), (params, True)):
         names = [argument.name for argument in known if (argument.kind == PARAM) == is_param]
         kind = "parameter" if is_param else "input"
@@ -235,9 +235,9 @@ def _given(
             if name not in names:
                 raise InputError(f"the module has no {kind} '{name}'{did_you_mean(str(name), names)}")
             if isinstance(bound, np.ndarray | np.generic) or hasattr(bound, "__dlpack__"):
-                found[name] = as_array(f"{kind} '{name}'", bound)
-                if not found[name].dtype.isnative:
-                    raise InputError(f"{kind} '{name}' is of {element_word(found[name].dtype)}")
+                array = found[name] = as_array(f"{kind} '{name}'", bound)
+                if not array.dtype.isnative:
+                    raise InputError(f"{kind} '{name}' is of {element_word(array.dtype)}")
             else:
                 try:
                     interval = Interval.of(bound)

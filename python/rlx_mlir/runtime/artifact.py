@@ -9,7 +9,7 @@ import os
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from rlx_mlir import budgets, checks
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import CacheError, InputError
+from rlx_mlir.files import Json
+from rlx_mlir.own_ops import Parameters
 from rlx_mlir.paths import open_regular, write_atomically
 from rlx_mlir.runtime import shown, sizes
 from rlx_mlir.runtime.sizes import Terms
@@ -25,6 +27,16 @@ MAGIC = b"RLXMLIR\x00"
 VERSION = 10
 _HEADER = struct.Struct("<8sIQQ32s")
 _LENGTHS = struct.Struct("<QQ")
+
+#: What `compile` gives: an `Executable`, a `CudaExecutable` for target cuda, an `Artifact` for nvptx.
+CompiledModule: TypeAlias = Any
+
+#: A buffer that a call reads or writes: (kind, index, offset), or (kind, index, offset, moves), as
+#: `rlx_mlir._runtime.Buffer` says.
+Buffer: TypeAlias = tuple[Any, ...]
+
+#: A call of a kernel: (index, buffers, sizes, work).
+Call: TypeAlias = tuple[int, Sequence[Buffer], Sequence[Terms], Terms]
 
 
 @dataclass(frozen=True)
@@ -121,8 +133,8 @@ class BlockSpec:
     middle: int
     end: int
     steps: Terms | None = None
-    flag: tuple[Any, ...] | None = None
-    swaps: tuple[tuple[Any, ...], ...] = ()
+    flag: Buffer | None = None
+    swaps: tuple[tuple[Buffer, Buffer, Terms], ...] = ()
 
     @property
     def words(self) -> tuple[Any, ...]:
@@ -145,7 +157,7 @@ class OwnCall:
 
     kernel: str
     op: str
-    parameters: dict[str, Any]
+    parameters: Parameters
     operands: tuple[tuple[str, int], ...]
     results: tuple[tuple[str, int], ...]
     order: tuple[int, ...]
@@ -158,7 +170,7 @@ class PrepareStep:
 
     op: str
     operands: tuple[int, ...]
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -188,7 +200,7 @@ class Artifact:
     #: What the plan reads, after preparation.
     plan_parameters: tuple[BufferSpec, ...]
     outputs: tuple[BufferSpec, ...]
-    calls: tuple[Any, ...]
+    calls: tuple[Call, ...]
     preparation: Preparation
     #: Which of the calls are in loops and branches.
     blocks: tuple[BlockSpec, ...] = ()
@@ -205,7 +217,7 @@ class Artifact:
     #: Of an entry of the cache: what its key is made of, see `rlx_mlir.runtime.cache.key_parts`.
     key: dict[str, object] = field(default_factory=dict)
     #: Of an entry of the cache: what whoever compiled it noted for whoever finds it.
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Json] = field(default_factory=dict)
     #: Of one for a GPU: the chip, such as `sm_90a`, its kernels as text of PTX, and their names by number. The rest
     #: is as for CPUs; `code` and `target` are those of the host's part, which launches the kernels.
     chip: str = ""
@@ -293,8 +305,8 @@ def _header(start: bytes) -> tuple[int, int, int, bytes]:
     return version, length, code_length, digest
 
 
-def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifact:
-    def buffers(entries: Sequence[dict[str, Any]]) -> tuple[BufferSpec, ...]:
+def _restore(description: dict[str, Json], code: bytes, device: bytes) -> Artifact:
+    def buffers(entries: Sequence[dict[str, Json]]) -> tuple[BufferSpec, ...]:
         return tuple(
             BufferSpec(
                 **{**entry, "shape": tuple(entry["shape"]), "sizes": tuple(sizes.read(size) for size in entry["sizes"])}
@@ -354,14 +366,14 @@ def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifac
     )
 
 
-def _buffer(words: Any) -> tuple[Any, ...]:
+def _buffer(words: Sequence[Json]) -> Buffer:
     """A buffer from what JSON makes of it."""
     kind, index, offset, *moves = words
     offset = offset if isinstance(offset, int) else sizes.read(offset)
     return (kind, index, offset, *([(block, sizes.read(stride)) for block, stride in own] for own in moves))
 
 
-def _block(words: dict[str, Any]) -> BlockSpec:
+def _block(words: dict[str, Json]) -> BlockSpec:
     """A block from what JSON makes of it."""
     steps, flag = words["steps"], words["flag"]
     return BlockSpec(
@@ -374,6 +386,6 @@ def _block(words: dict[str, Any]) -> BlockSpec:
     )
 
 
-def _size(pair: Any) -> tuple[str, Terms]:
+def _size(pair: Sequence[Json]) -> tuple[str, Terms]:
     text, terms = pair
     return text, sizes.read(terms)

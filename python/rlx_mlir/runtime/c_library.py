@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from rlx_mlir.runtime.description import check_description, plan_of
 from rlx_mlir.runtime.elf_symbols import rename_defined
 from rlx_mlir.runtime.encoding import encode
 from rlx_mlir.runtime.processor import relied_on
+from rlx_mlir.runtime.sizes import Terms
 from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX
 
 Weights = Literal["auto", "embed", "file", "caller"]
@@ -159,7 +160,7 @@ def _described(member: Member) -> Described:
                 symbols.setdefault(size, _UNLIMITED)
     numbers = {symbol: number for number, symbol in enumerate(symbols)}
 
-    def given(spec: BufferSpec) -> tuple[Any, ...]:
+    def given(spec: BufferSpec) -> tuple[Terms, ...]:
         return tuple([(1, [numbers[size]])] if isinstance(size, str) else [(size, [])] for size in spec.shape)
 
     sizes = (
@@ -172,7 +173,11 @@ def _described(member: Member) -> Described:
 
 
 def _description(
-    prefix: str, members: Sequence[Member], described: Sequence[Described], placed: _Placed, weights: list[Any] | None
+    prefix: str,
+    members: Sequence[Member],
+    described: Sequence[Described],
+    placed: _Placed,
+    weights: list[object] | None,
 ) -> bytes:
     """What runtime/c/description.cpp reads."""
     features = sorted({feature for own in members for feature in relied_on(own.artifact.target)})
@@ -185,11 +190,11 @@ def _description(
     return encode([VERSION, prefix, platform.machine(), features, int(tiles), weights, functions])
 
 
-def _function(number: int, own: Described, placed: _Placed) -> list[Any]:
+def _function(number: int, own: Described, placed: _Placed) -> list[object]:
     artifact = own.artifact
     ties = {spec.name: (0, index) for index, spec in enumerate(artifact.inputs)}
     ties |= {spec.name: (1, index) for index, spec in enumerate(artifact.plan_parameters)}
-    buffers: list[list[Any]] = [[], [], []]
+    buffers: list[list[list[object]]] = [[], [], []]
     for kind, specs in enumerate(own.buffers):
         for index, (spec, sizes) in enumerate(zip(specs, own.sizes[kind], strict=True)):
             dtype = DTYPES[spec.dtype]

@@ -24,9 +24,10 @@ from enum import IntEnum
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from rlx_mlir import budgets, checks
 from rlx_mlir.errors import CacheError, InputError, did_you_mean, shortened
@@ -59,6 +60,9 @@ _HEADER_BYTES = _HEADER.size + _DIGEST_BYTES
 _ENTRY = struct.Struct("<64sQQ32sII8s")
 _NAME_BYTES = 63  # a NUL follows
 _CHUNK = 1 << 22
+
+#: What a section is made of: an object with a contiguous buffer, such as bytes or an array.
+Contents: TypeAlias = Any
 
 
 class Kind(IntEnum):
@@ -173,7 +177,7 @@ class Container:
         with self._named(f"section {shortened(name)}: "):
             return Artifact.from_bytes(content)
 
-    def map(self, name: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def map(self, name: str) -> npt.NDArray[np.uint8]:
         """A section as a read-only array of bytes of the mapped file, which processes share; `check` has its digest.
 
         The file must not be changed as long as the array lives. One that is cut off meanwhile ends the process that
@@ -332,7 +336,7 @@ class SectionWriter:
         """SHA-256 of the bytes so far."""
         return self._digest.digest()
 
-    def write(self, data: Any) -> None:
+    def write(self, data: Contents) -> None:
         """Adds the bytes of a contiguous buffer, such as bytes or an array of uint8; OSError where that fails."""
         try:
             view = memoryview(data)
@@ -384,7 +388,7 @@ class ContainerWriter:
             self._open = ""
         self._sections[name] = Section(name, offset, writer.size, writer.digest, Kind(kind))
 
-    def add(self, name: str, data: Any, kind: Kind = Kind.DATA) -> None:
+    def add(self, name: str, data: Contents, kind: Kind = Kind.DATA) -> None:
         """A section of these bytes; raises what `section` does."""
         with self.section(name, kind) as section:
             section.write(data)

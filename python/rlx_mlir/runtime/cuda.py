@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ from rlx_mlir.errors import InputError, WrongDeviceError
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cubins
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
-from rlx_mlir.runtime.description import check_description
+from rlx_mlir.runtime.description import RunArray, check_description
 from rlx_mlir.runtime.device import ALIGNMENT, Array, DeviceArray, as_device_array, is_device_array
 from rlx_mlir.runtime.executable import (
     BoundCall,
@@ -32,6 +31,7 @@ from rlx_mlir.runtime.executable import (
     check_output,
     empty_aligned,
 )
+from rlx_mlir.runtime.own import RunPlan
 from rlx_mlir.runtime.prepare import Shared, forget_closed, place_source, prepare
 from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.runs import InFlight, Run, stream_handle
@@ -66,9 +66,9 @@ class DeviceCall(BoundCall):
         self,
         plan: native.CudaPlan,
         inputs: Mapping[str, object],
-        results: dict[str, Any],
+        results: dict[str, RunArray],
         parameters: Parameters,
-        arguments: tuple[Any, ...],
+        arguments: tuple[native.CudaArguments, ...],
         known: Mapping[str, Array],
         flight: InFlight,
         name: str,
@@ -84,7 +84,7 @@ class DeviceCall(BoundCall):
         self._known = known  # keeps their memory
 
     @located
-    def __call__(self, *, wait: bool = True, stream: object = None) -> dict[str, Any]:
+    def __call__(self, *, wait: bool = True, stream: object = None) -> dict[str, RunArray]:
         """Runs the module on what the inputs hold now; other threads of Python go on meanwhile.
 
         Args:
@@ -195,7 +195,7 @@ class CudaExecutable(Executable):
         self._maxima = dict(artifact.symbols)
         largest = [size for _, size in artifact.symbols]
         positions = [(p.kind, p.index, p.count[1], p.rows[1], p.limit[1], p.where) for p in artifact.positions]
-        self._plan: Any = native.CudaPlan(
+        self._plan: RunPlan = native.CudaPlan(
             native.ObjectCode([artifact.code]),
             cubins.load(self._device, artifact),
             name=artifact.name,
@@ -307,7 +307,7 @@ class CudaExecutable(Executable):
         device_outputs: bool = False,
         wait: bool = True,
         stream: object = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, RunArray]:
         """Runs the module once; other threads of Python go on meanwhile.
 
         Args:
@@ -420,7 +420,7 @@ class CudaExecutable(Executable):
                     f"element type {own.dtype}, but got {array!r}"
                 )
 
-    def _ordered_after(self, value: object, stream: object) -> Any:
+    def _ordered_after(self, value: object, stream: object) -> object:
         """An array of another library on the GPU as ours: the stream waits for it, where the call would otherwise."""
         if isinstance(value, DeviceArray) or not is_device_array(value):
             return value
@@ -433,7 +433,7 @@ class CudaExecutable(Executable):
         self,
         bound: _DeviceParameters,
         arrays: Mapping[str, AnyArray],
-        given: Mapping[str, Any],
+        given: Mapping[str, RunArray],
         donate: Collection[str],
         sizes: list[int],
         device_outputs: bool,
@@ -484,7 +484,7 @@ class CudaExecutable(Executable):
                 f"{array.device} at {array.address:#x}"
             )
 
-    def _checked(self, what: str, spec: BufferSpec, value: object, sizes: Sizes) -> Any:
+    def _checked(self, what: str, spec: BufferSpec, value: object, sizes: Sizes) -> RunArray:
         if not is_device_array(value):
             return super()._checked(what, spec, value, sizes)
         named = f"{what} '{spec.name}'"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dtypes import DTYPES
@@ -70,6 +70,11 @@ def extents(artifact: Artifact) -> tuple[list[Extent], list[Extent], list[Extent
     return [given(spec) for spec in artifact.inputs], [given(spec) for spec in artifact.plan_parameters], outputs
 
 
+#: An array that compiled code reads or writes: of numpy, or a `DeviceArray` where a GPU runs the code and the caller
+#: asked for it, so that whoever asked needn't tell them apart.
+RunArray: TypeAlias = Any
+
+
 def plan_of(artifact: Artifact) -> dict[str, Any]:
     """What a plan is made from: what `rlx_mlir._runtime.Plan` takes, in the order in which files have it."""
     return {
@@ -89,7 +94,7 @@ def plan_of(artifact: Artifact) -> dict[str, Any]:
     }
 
 
-def check_prepared(spec: BufferSpec, array: Any) -> None:
+def check_prepared(spec: BufferSpec, array: RunArray) -> None:
     """Raises ExecutionError where a prepared parameter hasn't the size that the plan reads."""
     fits = array.ndim == len(spec.shape) and all(
         size == own for size, own in zip(spec.shape, array.shape, strict=True) if isinstance(size, int)

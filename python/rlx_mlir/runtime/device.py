@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rlx_mlir import native
-from rlx_mlir.arrays import CPU, CUDA, CUDA_HOST, as_array, dlpack_type, from_dlpack_type
+from rlx_mlir.arrays import CPU, CUDA, CUDA_HOST, Foreign, as_array, dlpack_type, from_dlpack_type
 from rlx_mlir.errors import InputError
 from rlx_mlir.runtime.runs import Run, stream_handle
 
@@ -75,7 +74,7 @@ class DeviceArray:
         return array
 
     @classmethod
-    def from_numpy(cls, array: Any, *, device: int = 0, what: str = "an array") -> DeviceArray:
+    def from_numpy(cls, array: object, *, device: int = 0, what: str = "an array") -> DeviceArray:
         """A copy of an array of numpy; raises as `empty` does."""
         source = np.asarray(array, order="C")
         copy = cls.empty(source.shape, source.dtype, device=device, what=what)
@@ -83,7 +82,7 @@ class DeviceArray:
         return copy
 
     @classmethod
-    def from_dlpack(cls, array: Any, *, stream: object = None) -> DeviceArray:
+    def from_dlpack(cls, array: Foreign, *, stream: object = None) -> DeviceArray:
         """The array of another library, in its memory, by DLPack; a copy where it is in memory of the host.
 
         Args:
@@ -111,7 +110,7 @@ class DeviceArray:
         return cls(address, shape, dtype, device=ordinal, owner=owner)
 
     @classmethod
-    def from_interface(cls, array: Any, *, device: int = 0, stream: object = None) -> DeviceArray:
+    def from_interface(cls, array: Foreign, *, device: int = 0, stream: object = None) -> DeviceArray:
         """The array of another library, in its memory, by `__cuda_array_interface__` (version 2 or 3).
 
         Args:

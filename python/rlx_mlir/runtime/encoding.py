@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx_mlir.errors import InputError
 
 #: What the two lowest bits of a value's first number say; the rest of it is a number of its own.
@@ -15,7 +13,7 @@ _NOTHING, _WIDE = range(2)
 _NARROW = range(-(1 << 60), 1 << 60)
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """None, integers of 64 bits, texts, bytes, which are texts for readers, and lists and tuples of those, as bytes.
 
     Raises InputError where there is anything else.
@@ -25,7 +23,7 @@ def encode(value: Any) -> bytes:
     return b"".join(parts)
 
 
-def _encode(value: Any, parts: list[bytes]) -> None:
+def _encode(value: object, parts: list[bytes]) -> None:
     if value is None:
         parts.append(_number(_NOTHING << 2 | _OTHER))
     elif isinstance(value, str | bytes):

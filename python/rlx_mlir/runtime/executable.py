@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,9 @@ from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean
 from rlx_mlir.place import located
 from rlx_mlir.runtime import shown
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
-from rlx_mlir.runtime.description import check_description, check_prepared, described, plan_of
+from rlx_mlir.runtime.description import RunArray, check_description, check_prepared, described, plan_of
 from rlx_mlir.runtime.dispatch import DispatchReport, dispatch_report
-from rlx_mlir.runtime.own import Linked
+from rlx_mlir.runtime.own import Linked, RunPlan
 from rlx_mlir.runtime.prepare import Prepared, Shared, prepare
 from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.sizes import evaluate, symbols_of
@@ -38,6 +38,9 @@ Array = np.ndarray
 
 #: Of the symbols, by name: the size, and what has it.
 Sizes = dict[str, tuple[int, str]]
+
+#: The sizes of an array, in places where all of a specification's are numbers: it has no symbols, or they have sizes.
+Shape: TypeAlias = tuple[Any, ...]
 
 #: Where empty arrays are said to be: numpy gives some of them no address, and nothing is read there.
 _NOWHERE = np.zeros(64, np.uint8)
@@ -60,7 +63,7 @@ def _placed_array(shape: Sequence[int], dtype: np.dtype, size: int) -> tuple[Arr
 class Parameters:
     """What `set_params` sets: kept together, so that a call sees all of the old ones or all of the new ones."""
 
-    arrays: tuple[Any, ...] = ()
+    arrays: tuple[RunArray, ...] = ()
     addresses: list[int] = field(default_factory=list)
     sizes: Sizes = field(default_factory=dict)
 
@@ -103,11 +106,11 @@ class BoundCall:
 
     def __init__(
         self,
-        plan: Any,
+        plan: RunPlan,
         inputs: Mapping[str, object],
-        results: dict[str, Any],
+        results: dict[str, RunArray],
         parameters: Parameters,
-        arguments: tuple[Any, ...],
+        arguments: tuple[object, ...],
     ) -> None:
         self.inputs = inputs
         self.results = results
@@ -116,7 +119,7 @@ class BoundCall:
         self._arguments = arguments
 
     @located
-    def __call__(self) -> dict[str, Any]:
+    def __call__(self) -> dict[str, RunArray]:
         """Runs the module on what the inputs hold now; other threads of Python go on meanwhile.
 
         Raises InputError, before anything runs, where positions name rows that a table or cache doesn't have.
@@ -162,7 +165,7 @@ class Executable:
                 sizes = ", ".join(f"{symbol} = {size}" for symbol, size in artifact.symbols)
                 hint = f"; it was compiled for sizes up to {sizes}: 'maxima' declares others" if sizes else ""
                 raise ExecutionError(f"'{artifact.name}': {error}{hint}") from None
-        self._plan: Any = linked.guard(plan)
+        self._plan: RunPlan = linked.guard(plan)
         self._maxima = dict(artifact.symbols)
         self._bound: Parameters | None = None
         if not artifact.parameters:  # but perhaps constants are prepared
@@ -194,7 +197,7 @@ class Executable:
         return self.artifact.parameters
 
     @property
-    def plan_params(self) -> dict[str, Any] | None:
+    def plan_params(self) -> dict[str, RunArray] | None:
         """What calls read, by name: parameters as `set_params` has prepared them; None before."""
         bound = self._bound
         if bound is None:
@@ -206,7 +209,7 @@ class Executable:
         """Threads that one call uses at most."""
         return int(self._plan.threads)
 
-    def zeros(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Any:
+    def zeros(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> RunArray:
         """Zeros where a call reads and writes them best: what stays between calls, such as caches.
 
         On CPUs, data starts at a multiple of 64 bytes, and memory of large arrays is taken when it is first written.
@@ -283,9 +286,9 @@ class Executable:
         self,
         inputs: Mapping[str, object],
         *,
-        outputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, RunArray] | None = None,
         donate: Collection[str] = (),
-    ) -> dict[str, Any]:
+    ) -> dict[str, RunArray]:
         """Runs the module once; other threads of Python go on meanwhile.
 
         Args:
@@ -315,9 +318,9 @@ class Executable:
         self,
         inputs: Mapping[str, object],
         *,
-        outputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, RunArray] | None = None,
         donate: Collection[str] = (),
-    ) -> dict[str, Any]:
+    ) -> dict[str, RunArray]:
         """`run` where there is an event loop, which goes on meanwhile: it takes, gives and raises the same.
 
         Calls of one executable run one after the other, in the order in which they were begun, on a thread of its own.
@@ -360,7 +363,7 @@ class Executable:
         self,
         inputs: Mapping[str, object],
         *,
-        outputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, RunArray] | None = None,
         donate: Collection[str] = (),
     ) -> BoundCall:
         """A call that can be repeated without checking its arrays again: write new inputs into them, and call it.
@@ -408,7 +411,7 @@ class Executable:
         results = tuple(self.run(self._named(arrays, inputs) if arrays else inputs).values())
         return results[0] if len(results) == 1 else results
 
-    def _named(self, arrays: Sequence[object], inputs: Mapping[str, object]) -> dict[str, Any]:
+    def _named(self, arrays: Sequence[object], inputs: Mapping[str, object]) -> dict[str, object]:
         """Inputs by name; InputError where there are more than the module has, or one is given twice."""
         names = [spec.name for spec in self.inputs]
         if len(arrays) > len(names):
@@ -450,7 +453,7 @@ class Executable:
         return frozenset(spec.name for spec in self.inputs)
 
     @cached_property
-    def _plain(self) -> tuple[list[tuple[str, Any, np.dtype]], list[tuple[str, Any, np.dtype, int]]] | None:
+    def _plain(self) -> tuple[list[tuple[str, Shape, np.dtype]], list[tuple[str, Shape, np.dtype, int]]] | None:
         """Names, shapes and types of the inputs, and of the outputs, with their bytes, where those are all that a call
         depends on."""
         artifact = self.artifact
@@ -494,7 +497,7 @@ class Executable:
 
     def _check_inputs(
         self, inputs: Mapping[str, object], outputs: Mapping[str, object], donate: Collection[str]
-    ) -> tuple[Parameters, dict[str, Any], list[int]]:
+    ) -> tuple[Parameters, dict[str, RunArray], list[int]]:
         """The parameters, the inputs as arrays, and the sizes of the symbols in order, where a call may have them."""
         bound = self._bound
         if bound is None:
@@ -517,9 +520,9 @@ class Executable:
         bound: Parameters,
         outputs: Mapping[str, object],
         donate: Collection[str],
-        arrays: Mapping[str, Any],
+        arrays: Mapping[str, RunArray],
         addresses: Sequence[int],
-        results: Mapping[str, Any],
+        results: Mapping[str, RunArray],
         into: Sequence[int],
     ) -> None:
         """Raises InputError where memory that a call writes is read or written under another name, too.
@@ -566,7 +569,7 @@ class Executable:
         # Not only contiguous: compiled code reads whole elements.
         return array if _is_readable(array) else np.array(array, order="C")
 
-    def _check_fits(self, named: str, spec: BufferSpec, array: Any, sizes: Sizes) -> None:
+    def _check_fits(self, named: str, spec: BufferSpec, array: RunArray, sizes: Sizes) -> None:
         """Raises InputError where shape or element type don't fit the specification; notes the sizes of symbols."""
         dtype = DTYPES[spec.dtype]
         if array.dtype != dtype and not (spec.packed and array.dtype == np.uint8):
@@ -675,7 +678,7 @@ class Executable:
                 continue
             array = given.get(spec.name)
             # Without symbols, all sizes are numbers.
-            shape: Any = tuple(evaluate(size, sizes) for size in spec.sizes) if sizes else tuple(spec.shape)
+            shape: Shape = tuple(evaluate(size, sizes) for size in spec.sizes) if sizes else tuple(spec.shape)
             if array is None:
                 array = empty_aligned(shape, DTYPES[spec.dtype])
             else:
@@ -685,7 +688,7 @@ class Executable:
             results[spec.name] = array
         return results
 
-    def _tied_array(self, name: str, bound: Parameters, arrays: Mapping[str, Any]) -> Any:
+    def _tied_array(self, name: str, bound: Parameters, arrays: Mapping[str, RunArray]) -> RunArray:
         """The array of an input or parameter."""
         number = self._parameter_numbers.get(name)
         return arrays[name] if number is None else bound.arrays[number]

@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from rlx_mlir import checks
 from rlx_mlir.errors import InputError
 from rlx_mlir.place import located
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.c_library import WEIGHTS, Member, SharedLibrary, Weights, check_member, write_library
+from rlx_mlir.runtime.description import RunArray
 from rlx_mlir.runtime.executable import Executable
 from rlx_mlir.runtime.prepare import Prepared, prepare
 
@@ -57,19 +57,19 @@ def save_shared(
         checks.text("compiler", compiler)
     if params is not None:
         checks.mapping("params", params, "a mapping from parameters to arrays")
-    named: Mapping[Any, Any] = modules if isinstance(modules, Mapping) else {_name_of(modules): modules}
+    named: Mapping[str, Module] = modules if isinstance(modules, Mapping) else {_name_of(modules): modules}
     shared: dict[str, Prepared] = {}
     members = [_member(key, module, params, weights, shared) for key, module in named.items()]
     return write_library(members, target, name=name, weights=weights, compiler=compiler)
 
 
-def _name_of(module: Any) -> str:
+def _name_of(module: object) -> str:
     artifact = module.artifact if isinstance(module, Executable) else module
     return artifact.name if isinstance(artifact, Artifact) else "main"
 
 
 def _member(
-    name: Any, module: Any, params: Mapping[str, object] | None, weights: Weights, shared: dict[str, Prepared]
+    name: object, module: object, params: Mapping[str, object] | None, weights: Weights, shared: dict[str, Prepared]
 ) -> Member:
     if not isinstance(name, str) or not name:
         raise InputError(f"a function of a library is named by a text, but got {checks.shown(name)}")
@@ -94,7 +94,7 @@ def _member(
     return Member(name, artifact, known)
 
 
-def _constants(artifact: Artifact) -> dict[str, Any]:
+def _constants(artifact: Artifact) -> dict[str, RunArray]:
     """The plan's parameters that follow from none of the caller's, such as tables."""
     preparation = artifact.preparation
     count = len(preparation.sources)

@@ -11,10 +11,10 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rlx_mlir import checks, native
 from rlx_mlir.errors import CacheError, ExecutionError, RlxError
+from rlx_mlir.files import Json
 from rlx_mlir.paths import open_regular
 from rlx_mlir.runtime import artifact as files
 from rlx_mlir.runtime import container
@@ -50,7 +50,7 @@ class Finding:
     def __str__(self) -> str:
         return f"{_ACTIONS[not self.problem]}  {self.part}{f': {self.problem}' if self.problem else ''}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
         return {"part": self.part, "holds": not self.problem, "problem": self.problem}
 
@@ -74,7 +74,7 @@ def contents(path: str | os.PathLike[str]) -> Artifact | Container:
     return Artifact.load(where)
 
 
-def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+def describe(path: str | os.PathLike[str]) -> dict[str, Json]:
     """What a file has, as JSON can write it; raises what `contents` does. Of a container, code is read, data is not."""
     found = contents(path)
     if isinstance(found, Artifact):
@@ -94,11 +94,11 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {"kind": "container", **_of_file(path, container.VERSION), "sections": sections}
 
 
-def _of_file(path: str | os.PathLike[str], version: int) -> dict[str, Any]:
+def _of_file(path: str | os.PathLike[str], version: int) -> dict[str, Json]:
     return {"file": os.fspath(path), "bytes": Path(path).stat().st_size, "version": version}
 
 
-def describe_artifact(artifact: Artifact) -> dict[str, Any]:
+def describe_artifact(artifact: Artifact) -> dict[str, Json]:
     """What an artefact is for, takes and gives, as JSON can write it."""
     try:
         check_target(artifact)
@@ -124,7 +124,7 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
     }
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(found: Mapping[str, Json]) -> str:
     """What `describe` gives, as text."""
     lines = [f"{found['file']}: {found['kind']}, version {found['version']}, {size_text(found['bytes'])}"]
     if found["kind"] == "artifact":
@@ -137,7 +137,7 @@ def table(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _artifact_lines(found: Mapping[str, Any], indent: str) -> Iterator[str]:
+def _artifact_lines(found: Mapping[str, Json], indent: str) -> Iterator[str]:
     yield f"{indent}module     {found['name']}, {found['kernels']} kernels, {found['calls']} calls"
     here = "runs here" if found["runs_here"] else f"doesn't run here: {found['obstacle']}"
     yield f"{indent}machine    {found['machine']}; {here}"

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+from _ctypes import CFuncPtr  # the class of functions of C, which ctypes doesn't name
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +25,10 @@ from rlx_mlir.runtime.artifact import Artifact, OwnCall
 
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _FAILED = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+
+
+#: What runs an artefact's calls: `native.Plan`, `_GuardedPlan` around one, or `native.CudaPlan`; their methods differ.
+RunPlan: TypeAlias = Any
 
 
 class _Failure(threading.local):
@@ -47,10 +52,12 @@ class Linked:
         """
         self._failure = _Failure()
         functions = [(call, _registered(artifact, call)) for call in artifact.own]
-        self._kept: list[Any] = []
+        self._kept: list[object] = []
         symbols = []
         for call, own in functions:
-            pair = (own.kernel if call.native else self._python(call, own), self._native_failure(call))
+            kernel = own.kernel if call.native else self._python(call, own)
+            assert isinstance(kernel, CFuncPtr)
+            pair = (kernel, self._native_failure(call))
             self._kept += pair
             for name, function in zip((f"own_{call.kernel}", f"own_{call.kernel}_failed"), pair, strict=True):
                 symbols.append((name, ctypes.cast(function, ctypes.c_void_p).value or 0))
@@ -58,7 +65,7 @@ class Linked:
         for call in artifact.own:
             _check_buffers(call, self.code)
 
-    def guard(self, plan: Any) -> Any:
+    def guard(self, plan: RunPlan) -> RunPlan:
         """A plan on the code that raises what the functions failed with; the plan itself where there are none."""
         return _GuardedPlan(plan, self) if self._kept else plan
 
@@ -81,7 +88,7 @@ class Linked:
         if self._failure.error is None:
             self._failure.error = error
 
-    def _python(self, call: OwnCall, own: OwnOp) -> Any:
+    def _python(self, call: OwnCall, own: OwnOp) -> CFuncPtr:
         def run(buffers: int, sizes: int, _: int) -> int:
             if self._failure.error is not None:
                 return 0  # what the operands hold comes from what failed
@@ -94,7 +101,7 @@ class Linked:
 
         return _FUNCTION(run)
 
-    def _native_failure(self, call: OwnCall) -> Any:
+    def _native_failure(self, call: OwnCall) -> CFuncPtr:
         def failed(status: int) -> None:
             self._note(ExecutionError(f"the kernel of '{call.op}' gave the error number {status}"))
 
@@ -104,11 +111,11 @@ class Linked:
 class _GuardedPlan:
     """A plan of compiled code that calls functions which may fail."""
 
-    def __init__(self, plan: Any, linked: Linked) -> None:
+    def __init__(self, plan: RunPlan, linked: Linked) -> None:
         self._plan = plan
         self._linked = linked
 
-    def run(self, *arguments: Any) -> None:
+    def run(self, *arguments: object) -> None:
         """Runs the plan; raises what a function failed with. The outputs mean nothing then."""
         with self._linked.guarded():
             self._plan.run(*arguments, check=self._linked.check)

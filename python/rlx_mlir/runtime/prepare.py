@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from rlx_mlir.dtypes import DTYPES, word_of
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.formats import affine
 from rlx_mlir.runtime.artifact import Preparation, PrepareStep
+from rlx_mlir.runtime.description import RunArray
 
 Array = np.ndarray
 
@@ -90,7 +90,7 @@ class Prepared:
         files: the mappings of files that it was computed from; once one is gone, its addresses mean nothing.
     """
 
-    array: Any
+    array: RunArray
     files: tuple[weakref.ref[mmap.mmap], ...] = ()
 
     @property
@@ -123,9 +123,9 @@ class Kept(dict[str, Prepared]):
         raise NotImplementedError
 
 
-def _owner(source: Array) -> Any:
+def _owner(source: Array) -> object:
     """What has the memory of an array."""
-    owner: Any = source
+    owner: object = source
     while isinstance(owner, (np.ndarray, memoryview)):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
     return owner
@@ -233,7 +233,7 @@ class _Work:
 
 
 #: Puts a parameter, given by its name and its contents, where code reads it.
-Place = Callable[[str, Array], Any]
+Place = Callable[[str, Array], RunArray]
 
 
 def prepare(
@@ -242,7 +242,7 @@ def prepare(
     shared: Shared | None,
     place: Place = lambda _, array: array,
     where: str = "",
-) -> dict[str, Any]:
+) -> dict[str, RunArray]:
     """Computes the plan's parameters one after the other, so that no more than one is in work at a time.
 
     Args:
@@ -278,7 +278,7 @@ def _obtained(work: _Work, index: int, shared: Shared) -> Array:
     return shared.obtain(work.lasting_key(index, shared.mappings), partial(work.compute, index))
 
 
-def place_source(name: str, source: Array, shared: Shared | None, place: Place, where: str) -> Any:
+def place_source(name: str, source: Array, shared: Shared | None, place: Place, where: str) -> RunArray:
     """Puts a parameter that is used as it is where code reads it, or finds it there; see `prepare`."""
     if shared is None:
         return place(name, source)

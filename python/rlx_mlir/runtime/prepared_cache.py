@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from rlx_mlir.errors import CacheError, RlxError
+from rlx_mlir.files import Json
 from rlx_mlir.formats import registered_formats
 from rlx_mlir.paths import cache_dir, make_private, remove_left_over
 from rlx_mlir.runtime.artifact import Artifact
@@ -161,7 +161,7 @@ def files() -> Iterator[tuple[Path, os.stat_result]]:
             yield path, path.lstat()
 
 
-def describe(path: Path) -> Mapping[str, Any]:
+def describe(path: Path) -> Mapping[str, Json]:
     """What a file of the cache holds; raises CacheError, OSError where it can't be used."""
     check_folder(path.parent)
     found = describe_prepared(path)
@@ -170,7 +170,7 @@ def describe(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def obstacle(description: Mapping[str, Any]) -> str:
+def obstacle(description: Mapping[str, Json]) -> str:
     """Why a file that holds this would not be used, whatever is loaded; nothing where it may."""
     key, model = description["key"], description["model"]
     if key["code"] != _code() or key["formats"] != _formats():

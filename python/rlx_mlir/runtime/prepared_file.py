@@ -24,7 +24,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dtypes import DTYPES, word_of
 from rlx_mlir.errors import CacheError
+from rlx_mlir.files import Json
 from rlx_mlir.paths import open_regular
 
 Array = np.ndarray
@@ -74,7 +75,7 @@ class PreparedFile:
 
     path: Path
     size: int
-    description: Mapping[str, Any]
+    description: Mapping[str, Json]
     arrays: Mapping[str, Array]
     settled: bool
 
@@ -98,14 +99,14 @@ def read_prepared(path: Path, *, own: bool) -> PreparedFile:
         return PreparedFile(path, size, dict(index["description"]), arrays, boot == _SETTLED)
 
 
-def describe_prepared(path: Path) -> Mapping[str, Any]:
+def describe_prepared(path: Path) -> Mapping[str, Json]:
     """What the arrays of a file of the cache are of, without mapping it; raises what `read_prepared` does."""
     with open_regular(path, own=True) as file, foreign_errors("it is damaged", CacheError):
         _, index, _ = _read_index(file, os.fstat(file.fileno()).st_size)
         return dict(index["description"])
 
 
-def _read_index(file: BinaryIO, size: int) -> tuple[int, dict[str, Any], bytes]:
+def _read_index(file: BinaryIO, size: int) -> tuple[int, dict[str, Json], bytes]:
     """Where the index begins, the index, and the start of the machine that the file is of."""
     start = file.read(_HEADER.size + _BOOT.size)
     if start[: len(MAGIC)] != MAGIC:

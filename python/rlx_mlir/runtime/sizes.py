@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from rlx_mlir.errors import InputError
+from rlx_mlir.files import Json
 
 
 class Derived(NamedTuple):
@@ -64,12 +65,12 @@ def symbols_of(size: Terms) -> set[int]:
     return found
 
 
-def read(size: Any) -> Terms:
+def read(size: Json) -> Terms:
     """A size from what JSON makes of it."""
     return [(coefficient, [_read_factor(factor) for factor in factors]) for coefficient, factors in size]
 
 
-def _read_factor(factor: Any) -> Factor:
+def _read_factor(factor: Json) -> Factor:
     if isinstance(factor, int):
         return factor
     kind, number, size = factor

@@ -14,11 +14,11 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from rlx_mlir import native
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import CacheError, InputError, RlxError
+from rlx_mlir.files import Json
 from rlx_mlir.paths import cache_dir, make_private, read_small, write_atomically
 from rlx_mlir.runtime.cache import check_folder, compiler_build, key_of
 from rlx_mlir.tuning.choices import check_choices
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 Chosen = dict[str, dict[str, int]]
 
 #: What choices are kept under: nested mappings, as JSON writes them.
-Parts = Mapping[str, Any]
+Parts = Mapping[str, Json]
 
 
 def device_parts(ordinal: int = 0) -> dict[str, object]:
@@ -96,7 +96,7 @@ def _digest(choices: object) -> str:
     return hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
 
 
-def keep(parts: Parts, choices: Chosen, measured: Mapping[str, object]) -> Path:
+def keep(parts: Parts, choices: Chosen, measured: Mapping[str, Json]) -> Path:
     """Writes choices, with what they were measured to gain; the file appears whole or not at all.
 
     Raises OSError, and CacheError where others can write the folder.

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..models.channels import Aside, Kind
+from ..models.choosing import TokenLogprob
 from . import replies
 from .calls import Call, CallReader, Form, call_of
 from .driver import Piece, Work
@@ -54,14 +54,14 @@ class Answer:
     def _chunk(self, choice: dict[str, object]) -> dict[str, object]:
         return self._heads.reply(self.piece_kind, [choice], **({"usage": None} if self._asked.usage else {}))
 
-    def _logprobs(self, index: int, count: int) -> Any:
+    def _logprobs(self, index: int, count: int) -> dict[str, object] | None:
         """Of the tokens of a text up to a number that weren't shown yet, in the form of the object; None for none."""
         top = self._asked.shows_logprobs
         found = self._work.requests[index].logprobs[self._shown[index] : count]
         self._shown[index] += len(found)
         return None if top is None or not found else self._show(index, found, top)
 
-    def _show(self, index: int, found: Sequence[Any], top: int) -> dict[str, object]:
+    def _show(self, index: int, found: Sequence[TokenLogprob], top: int) -> dict[str, object]:
         raise NotImplementedError
 
 
@@ -130,11 +130,11 @@ class ChatAnswer(Answer):
         return [call_of(own.name, own.text) or own.text for own in asides if own.kind is Kind.CALL]
 
     def _piece(
-        self, index: int, delta: dict[str, object], logprobs: Any = None, reason: str | None = None
+        self, index: int, delta: dict[str, object], logprobs: dict[str, object] | None = None, reason: str | None = None
     ) -> dict[str, object]:
         return self._chunk({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason})
 
-    def _show(self, index: int, found: Sequence[Any], top: int) -> dict[str, object]:
+    def _show(self, index: int, found: Sequence[TokenLogprob], top: int) -> dict[str, object]:
         return replies.chat_logprobs(self._service.model.tokenizer, found, top)
 
 
@@ -158,10 +158,12 @@ class CompletionAnswer(Answer):
         logprobs = self._logprobs(piece.index, piece.tokens)
         return [self._chunk(self._piece(piece.index, piece.text, logprobs, reason))]
 
-    def _piece(self, index: int, text: str, logprobs: Any, reason: str | None) -> dict[str, object]:
+    def _piece(
+        self, index: int, text: str, logprobs: dict[str, object] | None, reason: str | None
+    ) -> dict[str, object]:
         return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": reason}
 
-    def _show(self, index: int, found: Sequence[Any], top: int) -> dict[str, object]:
+    def _show(self, index: int, found: Sequence[TokenLogprob], top: int) -> dict[str, object]:
         tokenizer = self._service.model.tokenizer
         logprobs, self._offsets[index] = replies.completion_logprobs(tokenizer, found, top, self._offsets[index])
         return logprobs

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -290,14 +290,18 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
+#: A request, as the endpoint's own class of `requests`.
+Asked: TypeAlias = Any
+
+
 class Texts(Endpoint):
     """Chats or completions."""
 
     def __init__(
         self,
         service: Service,
-        read: Callable[..., Any],
-        begin: Callable[[Any], AbstractAsyncContextManager[Work]],
+        read: Callable[..., Asked],
+        begin: Callable[[Asked], AbstractAsyncContextManager[Work]],
         answer: type[Answer],
     ) -> None:
         super().__init__(service)

@@ -17,7 +17,8 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from rlx_mlir.files import Json
 
 from ..models.chat import ChatTemplate
 from .failures import Refusal
@@ -37,8 +38,8 @@ class Function:
     """
 
     name: str
-    parameters: Mapping[str, Any]
-    shown: Mapping[str, Any]
+    parameters: Mapping[str, Json]
+    shown: Mapping[str, Json]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Call:
     name: str
     arguments: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """OpenAI's object, with a new id."""
         own = {"name": self.name, "arguments": self.arguments}
         return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": own}
@@ -97,7 +98,7 @@ def form_of(template: ChatTemplate) -> Form:
 # What the model is told ---------------------------------------------------------------------------
 
 
-def messages_for(messages: Sequence[Mapping[str, Any]], tools: Tools | None, form: Form) -> list[dict[str, Any]]:
+def messages_for(messages: Sequence[Mapping[str, Json]], tools: Tools | None, form: Form) -> list[dict[str, Json]]:
     """Messages as templates read them: arguments of calls are objects, and what a template doesn't know is text."""
     found = [_read(message, number) for number, message in enumerate(messages)]
     if form is Form.CHANNELS:
@@ -114,7 +115,7 @@ def messages_for(messages: Sequence[Mapping[str, Any]], tools: Tools | None, for
     return found
 
 
-def _read(message: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _read(message: Mapping[str, Json], number: int) -> dict[str, Json]:
     own = dict(message)
     if own["role"] == "developer":  # OpenAI's newer word
         own["role"] = "system"
@@ -125,7 +126,7 @@ def _read(message: Mapping[str, Any], number: int) -> dict[str, Any]:
     return own
 
 
-def _with_thoughts(message: dict[str, Any]) -> dict[str, Any]:
+def _with_thoughts(message: dict[str, Json]) -> dict[str, Json]:
     """A message whose reasoning, as servers give it, has the name that templates of channels know."""
     thoughts = message.pop("reasoning_content", None)
     return message if not isinstance(thoughts, str) or "thinking" in message else {**message, "thinking": thoughts}
@@ -140,7 +141,7 @@ def call_of(name: str, arguments: str) -> Call | None:
     return Call(name, json.dumps(value, ensure_ascii=False)) if isinstance(value, dict) else None
 
 
-def _read_call(call: Any, number: int) -> dict[str, Any]:
+def _read_call(call: Json, number: int) -> dict[str, Json]:
     function = call.get("function") if isinstance(call, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(name, str):
@@ -156,7 +157,7 @@ def _read_call(call: Any, number: int) -> dict[str, Any]:
     return {**call, "type": "function", "function": {**function, "arguments": dict(arguments)}}
 
 
-def _as_text(message: dict[str, Any]) -> dict[str, Any]:
+def _as_text(message: dict[str, Json]) -> dict[str, Json]:
     """A message without calls, which stand in its text."""
     if message["role"] == "tool":
         return {"role": "user", "content": f"<tool_response>\n{_plain(message['content'])}\n</tool_response>"}
@@ -170,7 +171,7 @@ def _as_text(message: dict[str, Any]) -> dict[str, Any]:
     return {"role": message["role"], "content": "\n".join([text, *calls] if text else calls)}
 
 
-def _plain(content: Any) -> str:
+def _plain(content: Json) -> str:
     """A content as text."""
     if isinstance(content, str):
         return content

@@ -8,7 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -126,7 +126,7 @@ def message(text: str, calls: Sequence[Call], reasoning: str = "") -> dict[str, 
 
 def embedding(vector: np.ndarray, index: int, *, as_bytes: bool) -> dict[str, object]:
     """A vector, f32."""
-    shown: Any = vector.tolist()
+    shown: object = vector.tolist()
     if as_bytes:
         shown = base64.b64encode(vector.astype("<f4").tobytes()).decode()
     return {"object": "embedding", "index": index, "embedding": shown}

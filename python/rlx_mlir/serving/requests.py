@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from rlx_mlir.files import Json
 
 from .. import checks
 from ..errors import InputError, did_you_mean, shortened
@@ -21,7 +22,7 @@ from .failures import Refusal
 #: Fields about bookkeeping of OpenAI's own.
 _UNUSED = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
 #: Fields that ask for what isn't there, with the values that ask for nothing.
-_ABSENT: Mapping[str, tuple[Any, ...]] = {
+_ABSENT: Mapping[str, tuple[Json, ...]] = {
     "audio": (),
     "best_of": (1,),
     "echo": (False,),
@@ -54,13 +55,13 @@ class Fields:
         self._left = dict(body)
         self._known: list[str] = []
 
-    def take(self, name: str, default: Any = None) -> Any:
+    def take(self, name: str, default: Json = None) -> Json:
         """A field as it is."""
         self._known.append(name)
         value = self._left.pop(name, None)
         return default if value is None else value
 
-    def checked(self, check: Callable[..., Any], name: str, default: Any, *arguments: Any) -> Any:
+    def checked(self, check: Callable[..., Json], name: str, default: Json, *arguments: Json) -> Json:
         """A field that one of `checks` looks at."""
         value = self.take(name)
         if value is None:
@@ -80,7 +81,7 @@ class Fields:
         """True or False."""
         return bool(self.checked(checks.flag, name, default))
 
-    def whole(self, name: str, default: Any, least: int, most: int) -> Any:
+    def whole(self, name: str, default: Json, least: int, most: int) -> Json:
         """A whole number."""
         return self.checked(checks.whole, name, default, least, most)
 
@@ -131,9 +132,9 @@ class Chat(Common):
         variables: that the chat template gets beside.
     """
 
-    messages: Sequence[Mapping[str, Any]]
+    messages: Sequence[Mapping[str, Json]]
     tools: Tools | None
-    variables: Mapping[str, Any]
+    variables: Mapping[str, Json]
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ def embeddings_of(body: object, limits: Limits) -> Embeddings:
     return Embeddings(model, inputs, form == "base64", width)  # type: ignore[arg-type]
 
 
-def _common(fields: Fields, limits: Limits, *, most: int, prompts: int, top: int | None) -> dict[str, Any]:
+def _common(fields: Fields, limits: Limits, *, most: int, prompts: int, top: int | None) -> dict[str, Json]:
     """Fields of `Common`."""
     model = fields.text("model")
     count = fields.whole("n", 1, 1, limits.choices)
@@ -262,7 +263,7 @@ def _common(fields: Fields, limits: Limits, *, most: int, prompts: int, top: int
     }
 
 
-def _messages(given: object) -> list[Mapping[str, Any]]:
+def _messages(given: object) -> list[Mapping[str, Json]]:
     if not isinstance(given, list) or not given:
         raise Refusal(400, f"'messages' must be one or more messages, but is {shortened(given)}", param="messages")
     for number, message in enumerate(given):
@@ -281,7 +282,7 @@ def _messages(given: object) -> list[Mapping[str, Any]]:
     return given
 
 
-def _check_parts(parts: list[Any], number: int) -> None:
+def _check_parts(parts: list[Json], number: int) -> None:
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind != "text" or not isinstance(part.get("text"), str):
@@ -289,7 +290,7 @@ def _check_parts(parts: list[Any], number: int) -> None:
             raise Refusal(400, f"{rule}; but one is {shortened(part)}", param="messages")
 
 
-def _texts_or_ids(name: str, given: Any, most: int) -> list[str | list[int]]:
+def _texts_or_ids(name: str, given: Json, most: int) -> list[str | list[int]]:
     """Texts or lists of ids, of what may be one of them."""
     if isinstance(given, str) or (isinstance(given, list) and given and all(map(_is_id, given))):
         return [given]
@@ -307,7 +308,7 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
-def _stops(given: Any) -> list[str]:
+def _stops(given: Json) -> list[str]:
     texts = [] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or len(texts) > _MOST_STOPS or not all(isinstance(t, str) and t for t in texts):
         rule = f"'stop' is a text, or at most {_MOST_STOPS}, none of them empty"
@@ -315,7 +316,7 @@ def _stops(given: Any) -> list[str]:
     return texts
 
 
-def _bias(given: Mapping[str, Any]) -> dict[int, float]:
+def _bias(given: Mapping[str, Json]) -> dict[int, float]:
     found = {}
     for key, value in given.items():
         if not (key.isascii() and key.isdigit() and len(key) < 10):

@@ -24,11 +24,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlx_mlir.errors import InputError, ModelFileError, RlxError, did_you_mean, shortened
+from rlx_mlir.files import Json
 from rlx_mlir.tools.choosing import Choosing, logprob_rows
 from rlx_mlir.tools.loading import LoadingToGenerate, takes_options
 from rlx_mlir.tools.options import JsonOption, counted, message_of, print_json, progress, writing
@@ -44,7 +45,7 @@ _SHOWN = 10
 
 
 #: Lines of the output, as they are done.
-Records = Generator[dict[str, Any], None, None]
+Records = Generator[dict[str, Json], None, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,10 +61,10 @@ class _Entry:
 
     number: int
     index: int
-    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, Json] = dataclasses.field(default_factory=dict)
     error: str = ""
 
-    def record(self, **found: object) -> dict[str, Any]:
+    def record(self, **found: object) -> dict[str, Json]:
         """Its line of the output."""
         return {"line": self.number, **({"id": self.values["id"]} if "id" in self.values else {}), **found}
 
@@ -146,7 +147,7 @@ class _Totals:
     def seconds(self) -> float:
         return time.perf_counter() - self.begin
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Mapping[str, Json]) -> None:
         """Counts a line of the output."""
         self.written += 1
         self.generated_tokens += record.get("generated_tokens", 0)
@@ -165,7 +166,7 @@ class _Totals:
             f"{self.seconds:.1f} s, {self.generated_tokens / self.seconds:.1f} tokens/s"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """As JSON can write it."""
         return {
             "lines": self.lines,
@@ -202,7 +203,7 @@ def _entry(number: int, index: int, line: str) -> _Entry:
     return _Entry(number, index, value, _wrong(number, value))
 
 
-def _wrong(number: int, value: Mapping[str, Any]) -> str:
+def _wrong(number: int, value: Mapping[str, Json]) -> str:
     """What is wrong with the keys of a line."""
     known = _keys()
     for key in value:
@@ -260,7 +261,7 @@ def _done_before(output: Path, prompts: Path, entries: Sequence[_Entry], *, resu
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def _opened(path: Path) -> Iterator[Callable[[Mapping[str, Json]], None]]:
     """What appends a line to the output, which has it as a whole before the next one is asked for."""
     from rlx_mlir.paths import open_output
 
@@ -268,7 +269,7 @@ def _opened(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         with writing(path):
             file = stack.enter_context(open_output(path, append=True))
 
-        def write(record: Mapping[str, Any]) -> None:
+        def write(record: Mapping[str, Json]) -> None:
             text = json.dumps(record, ensure_ascii=False)
             with writing(path):
                 file.write(f"{text}\n".encode())
@@ -288,9 +289,9 @@ def _engine(model: Model, sequences: int, say: Callable[[str], None] | None) -> 
     return Engine(model, sequences=sequences, queue=sequences)
 
 
-def _together(engine: Engine, entries: Sequence[_Entry], common: Mapping[str, Any]) -> Records:
+def _together(engine: Engine, entries: Sequence[_Entry], common: Mapping[str, Json]) -> Records:
     """Lines of the output as they are done, several at a time; then the engine is closed."""
-    left, done = deque(entries), list[dict[str, Any]]()
+    left, done = deque(entries), list[dict[str, Json]]()
     with engine:
         while left or not engine.is_idle:
             while left and engine.waiting < engine.queue:
@@ -305,7 +306,7 @@ def _together(engine: Engine, entries: Sequence[_Entry], common: Mapping[str, An
             done.clear()
 
 
-def _one_by_one(model: Model, entries: Sequence[_Entry], common: Mapping[str, Any]) -> Records:
+def _one_by_one(model: Model, entries: Sequence[_Entry], common: Mapping[str, Json]) -> Records:
     """The same one after the other, as on GPUs."""
     for entry in entries:
         try:
@@ -317,7 +318,7 @@ def _one_by_one(model: Model, entries: Sequence[_Entry], common: Mapping[str, An
             yield _record(model, entry, generation)
 
 
-def _note(done: list[dict[str, Any]], model: Core, entry: _Entry, generation: Generation) -> None:
+def _note(done: list[dict[str, Json]], model: Core, entry: _Entry, generation: Generation) -> None:
     error = generation.error
     done.append(_record(model, entry, generation) if error is None else _failed(entry, error))
 
@@ -326,7 +327,7 @@ def _nothing(_text: str) -> None:
     """Text is written when all of it is there."""
 
 
-def _asked(entry: _Entry, common: Mapping[str, Any]) -> dict[str, Any]:
+def _asked(entry: _Entry, common: Mapping[str, Json]) -> dict[str, Json]:
     """Arguments of `Model.generate` for a line; InputError for one that is wrong."""
     if entry.error:
         raise InputError(entry.error)
@@ -347,13 +348,13 @@ def _asked(entry: _Entry, common: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _failed(entry: _Entry, error: BaseException) -> dict[str, Any]:
+def _failed(entry: _Entry, error: BaseException) -> dict[str, Json]:
     text = message_of(error)
     where = f"line {entry.number}: "
     return entry.record(error=text if text.startswith(where) else where + text)
 
 
-def _record(model: Core, entry: _Entry, generation: Generation) -> dict[str, Any]:
+def _record(model: Core, entry: _Entry, generation: Generation) -> dict[str, Json]:
     found = entry.record(
         text=generation.text,
         finish_reason=generation.finish_reason,
@@ -365,9 +366,9 @@ def _record(model: Core, entry: _Entry, generation: Generation) -> dict[str, Any
     return found
 
 
-def _in_order(records: Iterable[dict[str, Any]], entries: Sequence[_Entry]) -> Iterator[dict[str, Any]]:
+def _in_order(records: Iterable[dict[str, Json]], entries: Sequence[_Entry]) -> Iterator[dict[str, Json]]:
     """Lines of the output in the order of the input: each waits for those before it."""
-    waiting: dict[int, dict[str, Any]] = {}
+    waiting: dict[int, dict[str, Json]] = {}
     order = deque(entry.number for entry in entries)
     for record in records:
         waiting[record["line"]] = record

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlx_mlir.activations import way_of
 from rlx_mlir.errors import CacheError, InputError, RlxError
+from rlx_mlir.files import Json
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -45,7 +46,7 @@ _SHORT = 12
 _HASH = 12
 
 #: What JSON shows of one thing.
-Row = dict[str, Any]
+Row = dict[str, Json]
 
 app = typer.Typer(
     cls=Commands,
@@ -329,7 +330,7 @@ def explain_model(model: str, activations: str, context: int | None, chunk: int)
     return found
 
 
-def _nearest(parts: Mapping[str, Any], known: list[Entry]) -> Row | None:
+def _nearest(parts: Mapping[str, Json], known: list[Entry]) -> Row | None:
     """The entry of the same module that differs in fewest ways, and these."""
     program = parts["what"]["program"]
     candidates = [
@@ -343,7 +344,7 @@ def _nearest(parts: Mapping[str, Any], known: list[Entry]) -> Row | None:
     return {"key": entry.key, "file": str(entry.path), "differs": reasons}
 
 
-def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
+def differences(theirs: Mapping[str, Json], ours: Mapping[str, Json]) -> Iterator[str]:
     """In what the parts of two keys differ: those of an entry, and those that are looked for."""
     for name in ("what", "options", "compiler", "host"):
         yield from _differences(name, theirs.get(name, {}), ours.get(name, {}))
@@ -354,7 +355,7 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[
 _TITLES = {"what": "model", "options": "option", "compiler": "compiler", "host": "processor"}
 
 
-def _differences(part: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
+def _differences(part: str, theirs: Mapping[str, Json], ours: Mapping[str, Json]) -> Iterator[str]:
     title = _TITLES[part]
     for name in sorted({*theirs, *ours}, key=str):
         one, other = theirs.get(name), ours.get(name)
@@ -395,7 +396,7 @@ def _word(value: object) -> str:
     return "nothing" if value is None or value == "" else str(value)
 
 
-def _format_explanation(own: Mapping[str, Any]) -> str:
+def _format_explanation(own: Mapping[str, Json]) -> str:
     parts = own["parts"]
     state = "is used here" if own["serves"] else "isn't used here" if own["found"] else "isn't compiled yet"
     lines = [f"{own['module']} {state}", f"  key        {own['key']}", f"  file       {own['file']}"]

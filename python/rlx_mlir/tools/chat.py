@@ -9,10 +9,11 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, RlxError, did_you_mean
 from rlx_mlir.tools.loading import Loading, takes_options
 from rlx_mlir.tools.options import progress, writing
@@ -62,7 +63,7 @@ class Conversation:
         messages: of the chat template.
     """
 
-    def __init__(self, model: Model, console: Console, system: str | None, options: dict[str, Any]) -> None:
+    def __init__(self, model: Model, console: Console, system: str | None, options: dict[str, Option]) -> None:
         self.messages: list[dict[str, str]] = []
         self._model = model
         self._console = console

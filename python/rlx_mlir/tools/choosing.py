@@ -6,11 +6,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlx_mlir.errors import InputError
+from rlx_mlir.files import Json
 
 if TYPE_CHECKING:
     from rlx_mlir.models.choosing import TokenLogprob
@@ -56,7 +57,7 @@ class Choosing:
         str, typer.Option(metavar="TEXT", help="The text matches this regular expression; needs llguidance.")
     ] = ""
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Json]:
         """Options of `Model.generate`.
 
         Raises InputError where several forms of the text are asked for; ModelFileError, BudgetError for files that
@@ -69,7 +70,7 @@ class Choosing:
         }
         return {**found, "stop": self.stop or (), "response_format": self._form()}
 
-    def _form(self) -> dict[str, Any] | None:
+    def _form(self) -> dict[str, Json] | None:
         """What the text has to be."""
         given = {"json-schema": self.json_schema, "grammar": self.grammar, "regex": self.regex}
         names = [f"'--{name}'" for name, value in given.items() if value]
@@ -84,7 +85,7 @@ class Choosing:
         return {"type": "regex", "pattern": self.regex} if self.regex else None
 
 
-def _schema(given: str) -> Any:
+def _schema(given: str) -> Json:
     """The value of JSON that is a text, which begins with a brace, or in a file."""
     from rlx_mlir.files import read_text
     from rlx_mlir.frontends.documents import parse_json
@@ -94,10 +95,10 @@ def _schema(given: str) -> Any:
     return parse_json(read_text(given, budget="grammar_bytes").encode(), given)
 
 
-def logprob_rows(model: Core, found: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+def logprob_rows(model: Core, found: Sequence[TokenLogprob]) -> list[dict[str, Json]]:
     """Log-probabilities as JSON can write them, with the text of each token."""
 
-    def row(index: int, logprob: float) -> dict[str, Any]:
+    def row(index: int, logprob: float) -> dict[str, Json]:
         text = model.tokenizer.token_bytes(index, special=True).decode("utf-8", "replace")
         return {"id": index, "text": text, "logprob": logprob}
 

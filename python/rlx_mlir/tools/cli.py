@@ -17,7 +17,9 @@ import typer
 
 from rlx_mlir import budgets
 from rlx_mlir.activations import way_of
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.files import Json
 from rlx_mlir.paths import write_output
 from rlx_mlir.tools import (
     artifact,
@@ -384,10 +386,10 @@ def compile_model(
     if timing:
         if output is not None:
             raise InputError("'--timing' writes no files: leave '--output' out")
-        machine: dict[str, Any] = {"target": target.value, "chip": chip, "ptx": ptx, "time_limit": time_limit}
+        machine: dict[str, Option] = {"target": target.value, "chip": chip, "ptx": ptx, "time_limit": time_limit}
         _time_compilation(model, config, positions, min(chunk, positions), way, as_json, machine)
         return
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Json]] = {}
     artifacts = []
     for program in decoder.PROGRAMS:
         begin = time.perf_counter()
@@ -465,7 +467,13 @@ def _describe_folder(
 
 
 def _time_compilation(
-    model: str, config: ModelConfig, context: int, chunk: int, activations: str, as_json: bool, machine: dict[str, Any]
+    model: str,
+    config: ModelConfig,
+    context: int,
+    chunk: int,
+    activations: str,
+    as_json: bool,
+    machine: dict[str, Option],
 ) -> None:
     """Compiles both programs of a model and shows what took how long."""
     from rlx_mlir.compiler import CompileOptions
@@ -554,7 +562,7 @@ def emit(
     """Print a module as the compiler has it at one of its stages, or as StableHLO; or write it as a shared library."""
     from rlx_mlir import compiler, stages
 
-    machine: dict[str, Any] = {
+    machine: dict[str, Option] = {
         "triple": triple,
         "cpu": cpu,
         "features": features,
@@ -689,7 +697,7 @@ def models(
         if not all(each.right for each in checked):
             raise typer.Exit(1)
         return
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Json]] = []
     for name, source in sorted(hub.KNOWN.items()):
         try:
             place: str | None = str(hub.resolve(name, download=False))

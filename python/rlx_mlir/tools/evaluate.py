@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlx_mlir.errors import InputError
+from rlx_mlir.files import Json
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -85,7 +86,7 @@ def evaluate(
     content = sys.stdin.read() if text == "-" else read_text(Path(text))
     with progress() as say:
         size = _context(model, context)
-        common: dict[str, Any] = {"threads": threads, "chunk": chunk, "progress": say}
+        common: dict[str, Json] = {"threads": threads, "chunk": chunk, "progress": say}
         common |= {"kv_dtype": kv_cache, "target": device.value}
         own = load_model(model, activations=activations.value, lora=lora, context=_loaded(model, size), **common)
         other = None
@@ -99,7 +100,7 @@ def evaluate(
             ids = own.tokenize(content)
             compared = compare_layers(own.file, other.file, ids, tolerance=tolerance, threads=threads, progress=say)
     if as_json:
-        rows: dict[str, Any] = {"per_token": _rows(own, found)} if per_token else {}
+        rows: dict[str, Json] = {"per_token": _rows(own, found)} if per_token else {}
         rows |= {"layers": compared.to_dict()} if compared is not None else {}
         print_json({"model": model, "context": size, **found.to_dict(), **rows})
         return
@@ -126,9 +127,9 @@ def _loaded(model: str, size: int) -> int | None:
     return size if bundle_at(model) is None else None
 
 
-def _rows(model: Model, found: Evaluation) -> list[dict[str, Any]]:
+def _rows(model: Model, found: Evaluation) -> list[dict[str, Json]]:
     """What was found of each token."""
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Json]] = []
     for place, (index, loss) in enumerate(zip(found.ids, found.losses.tolist(), strict=True)):
         row = {"id": index, "text": model.detokenize([index], special=True), "loss": loss}
         if found.divergences is not None:
@@ -141,7 +142,7 @@ def _summary(found: Evaluation) -> list[str]:
     """The figures as lines."""
     error = f" ± {found.loss_error:.4f}" if len(found.ids) > 1 else ""
     lines = [f"{len(found.ids)} tokens: perplexity {found.perplexity:.4f}, loss {found.loss:.4f}{error}"]
-    at: Any = found.to_dict().get("divergence")
+    at: Json = found.to_dict().get("divergence")
     if at is not None:
         lines.append(
             f"divergence: mean {at['mean']:.3e}, median {at['median']:.3e}, 99 % below {at['p99']:.3e}, "

@@ -6,11 +6,12 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlx_mlir.errors import InputError
+from rlx_mlir.files import Json
 from rlx_mlir.tools.options import (
     JsonOption,
     ModelArgument,
@@ -177,7 +178,7 @@ class _Checkpoints:
 
 def _run(
     task: _Task, output: Path, checkpoints: _Checkpoints, base: str, *, threads: int | None, memory_limit: int | None
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Trains an adapter and writes it; gives what is said of the run."""
     from rlx_mlir.finetuning.tuning import FineTuning
     from rlx_mlir.models.adapter import write_adapter
@@ -304,7 +305,7 @@ def _figures(step: Step) -> str:
     return f"loss {step.loss:.4f}, {rate:.0f} tokens/s, {step.peak_rss / 1e9:.2f} GB"
 
 
-def _summary(found: dict[str, Any]) -> list[str]:
+def _summary(found: dict[str, Json]) -> list[str]:
     """What was done, as lines."""
     lines = [
         f"{found['rows']} rows of {found['length']} tokens, {found['answer_tokens']} tokens of answers"

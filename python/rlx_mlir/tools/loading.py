@@ -7,8 +7,9 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
+from rlx_mlir.checks import Option
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -60,7 +61,7 @@ class Loading:
             **self.more(),
         )
 
-    def more(self) -> dict[str, Any]:
+    def more(self) -> dict[str, Option]:
         """Further arguments of `load_model`."""
         return {}
 
@@ -74,7 +75,7 @@ class LoadingToGenerate(Loading):
     lora: LoraOption = None
     no_prepared_cache: NoPreparedCacheOption = False
 
-    def more(self) -> dict[str, Any]:
+    def more(self) -> dict[str, Option]:
         """Further arguments of `load_model`."""
         return {
             "nonfinite": None if self.nonfinite is None else self.nonfinite.value,
@@ -96,7 +97,7 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:
+    def run(**given: object) -> None:
         made = [
             record(**{option.name: given.pop(option.name) for option in options})
             for record, options in zip(records, shared, strict=True)
@@ -111,5 +112,5 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _option(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> inspect.Parameter:
+def _option(parameter: inspect.Parameter, hints: Mapping[str, object]) -> inspect.Parameter:
     return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import InputError, did_you_mean, shortened
@@ -53,7 +54,7 @@ def _python(model: str) -> ModuleFile:
     own = _run(Path(path).expanduser())
     if not hasattr(own, name):
         raise InputError(f"'{path}' has no '{name}'{did_you_mean(name, vars(own))}")
-    found: Any = getattr(own, name)
+    found: object = getattr(own, name)
     if callable(found) and not isinstance(found, GraphModule):
         with foreign_errors(f"'{model}'"):
             found = found()
@@ -62,7 +63,7 @@ def _python(model: str) -> ModuleFile:
     return ModuleFile(found)
 
 
-def _run(path: Path) -> Any:
+def _run(path: Path) -> ModuleType:
     """The module of a Python file."""
     if not path.is_file():
         raise InputError(f"'{path}' is no file")

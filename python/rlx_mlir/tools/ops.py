@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from rlx_mlir.autodiff.table import ways
+from rlx_mlir.checks import Option
 from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.hir import GraphModule
@@ -18,8 +18,8 @@ from rlx_mlir.tools.reference_api import OPERATIONS
 
 _EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 #: For which the table names templates and schedules, wherever it is made.
-_CPU: dict[str, Any] = {"triple": "x86_64-linux-gnu", "cpu": "x86-64-v3"}
-_GPU: dict[str, Any] = {"target": "nvptx", "chip": "sm_80"}
+_CPU: dict[str, Option] = {"triple": "x86_64-linux-gnu", "cpu": "x86-64-v3"}
+_GPU: dict[str, Option] = {"target": "nvptx", "chip": "sm_80"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Row:
     jvp: str
     batching: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The row as plain data."""
         return asdict(self)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, TokenizerError
 from rlx_mlir.paths import write_atomically
 from rlx_mlir.tools.modules import is_module_file
@@ -72,7 +73,7 @@ def emit_shared(
     activations: Activations,
     context: int | None,
     chunk: int,
-    machine: Mapping[str, Any],
+    machine: Mapping[str, Option],
 ) -> None:
     """Compiles modules, and writes them as a library: both programs of a decoder, unless one is chosen.
 
@@ -127,7 +128,7 @@ def _artifacts(
     activations: Activations,
     context: int | None,
     chunk: int,
-    machine: Mapping[str, Any],
+    machine: Mapping[str, Option],
 ) -> dict[str, Artifact]:
     """What is compiled, by the names of the library's functions."""
     from rlx_mlir.compiler import build_artifact, compile

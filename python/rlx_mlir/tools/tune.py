@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlx_mlir.activations import way_of
+from rlx_mlir.checks import Option
 from rlx_mlir.tools.loading import Loading, takes_options
 from rlx_mlir.tools.modules import is_module_file, read_module
 from rlx_mlir.tools.options import JsonOption, by_symbol, positive_numbers, print_json, progress, read_arrays, refuse
@@ -74,7 +75,7 @@ def tune(
 
 
 def _tune_model(
-    loading: Loading, prompt_tokens: str, *, progress: Callable[[str], None] | None, **plan: Any
+    loading: Loading, prompt_tokens: str, *, progress: Callable[[str], None] | None, **plan: Option
 ) -> list[ProgramTuning]:
     from rlx_mlir.measure.tune import tune_model
 
@@ -83,7 +84,7 @@ def _tune_model(
 
 
 def _tune_file(
-    loading: Loading, size: list[str], maximum: list[str], arrays: Path | None, **plan: Any
+    loading: Loading, size: list[str], maximum: list[str], arrays: Path | None, **plan: Option
 ) -> ProgramTuning:
     from rlx_mlir.measure.tune import tune_module
 

@@ -6,14 +6,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from rlx_mlir import checks
 from rlx_mlir.arrays import as_array
+from rlx_mlir.checks import Option
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import InputError
+from rlx_mlir.files import Json
 from rlx_mlir.frontends.safetensors import SafetensorsFile
 from rlx_mlir.frontends.safetensors_writer import write_safetensors
 from rlx_mlir.optim.optimizers import Optimizer, adamw
@@ -55,7 +57,7 @@ class Trainer:
         shared: dict[str, Prepared] | None = None,
         material: Mapping[str, object] | None = None,
         threads: int | None = None,
-        **options: Any,
+        **options: Option,
     ) -> None:
         """Compiles a step.
 
@@ -100,7 +102,7 @@ class Trainer:
                 raise InputError(
                     "'material' is given, and the module perhaps never built: 'wrt' has to name what is trained"
                 )
-            build = checks.callback("module", module)
+            build = checks.callback("module", cast("Callable[[], GraphModule]", module))
             compiled = making.found(material, build, threads, options)
         #: The executable of a step; the blocks that it computes again for the limit.
         self.executable, self._trained, self.recomputed = compiled
@@ -131,7 +133,7 @@ class Trainer:
         return int(self._arrays[NUMBER])
 
     @located
-    def step(self, inputs: Mapping[str, object]) -> dict[str, Any]:
+    def step(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
         """One step: the module's outputs, and the gradients' norm before they are clipped, by name.
 
         Args:
@@ -155,7 +157,7 @@ class Trainer:
         own = {"format": FORMAT, "optimizer": self._optimizer.described(), "metadata": dict(metadata or {})}
         write_safetensors(path, self._arrays, {key: json.dumps(value, sort_keys=True) for key, value in own.items()})
 
-    def restore(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+    def restore(self, path: str | os.PathLike[str]) -> dict[str, Json]:
         """Goes on from a checkpoint, with the bits that steps without a break would have; gives its metadata.
 
         Raises SafetensorsError where the file can't be read, InputError where it isn't a checkpoint of this module and
@@ -176,11 +178,11 @@ class Trainer:
             self._arrays[name][...] = array
         return _metadata(own)
 
-    def metadata_of(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+    def metadata_of(self, path: str | os.PathLike[str]) -> dict[str, Json]:
         """What `save` was given beside a checkpoint of this optimiser; raises as `restore` does."""
         return _metadata(self._opened(path)[1])
 
-    def _opened(self, path: str | os.PathLike[str]) -> tuple[SafetensorsFile, dict[str, Any]]:
+    def _opened(self, path: str | os.PathLike[str]) -> tuple[SafetensorsFile, dict[str, Json]]:
         """A checkpoint of this optimiser, and its metadata's values."""
         file = SafetensorsFile(path)
         try:
@@ -196,7 +198,7 @@ class Trainer:
         return file, own
 
 
-def _metadata(own: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(own: Mapping[str, Json]) -> dict[str, Json]:
     found = own.get("metadata")
     return found if isinstance(found, dict) else {}
 

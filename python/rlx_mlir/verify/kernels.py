@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,8 +24,9 @@ from rlx_mlir.locations import describe_location
 from rlx_mlir.lowering.donation import TIED
 from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
+from rlx_mlir.runtime.artifact import Call as PlannedCall
 from rlx_mlir.runtime.executable import Executable, empty_aligned
-from rlx_mlir.runtime.own import Linked
+from rlx_mlir.runtime.own import Linked, RunPlan
 from rlx_mlir.runtime.prepare import prepare
 from rlx_mlir.runtime.sizes import evaluate
 from rlx_mlir.semantics.function import PREPARE, Argument, arguments, function_name, functions, role
@@ -291,13 +292,13 @@ class _Memory:
         self._arrays = {"input": list(inputs.values()), "param": params, "output": [*outputs, arena]}
         self._plans = [self._single(code, call) for call in artifact.calls]
 
-    def _single(self, code: native.ObjectCode, call: Any) -> Any:
+    def _single(self, code: native.ObjectCode, call: PlannedCall) -> RunPlan:
         """A plan of one call, whose arena is one more output: its memory can be read then."""
         artifact = self._artifact
         kernel, buffers, dims, work = call
         arena = len(artifact.outputs)
         places = [self._place(buffer) for buffer in buffers]
-        open_buffers: list[Any] = [
+        open_buffers: list[Buffer] = [
             ("output", arena, at) if kind == "arena" else (kind, n, at) for kind, n, at in places
         ]
         return native.Plan(

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import Forward, Reverse, as_index, jvp, unbroadcast, vjp, zeros_like
 from rlx_mlir.dialects import mir
@@ -24,7 +23,7 @@ def attention(
     mask: Value | None = None,
     pos: Value | None = None,
     sinks: Value | None = None,
-    **attributes: Any,
+    **attributes: PythonValue,
 ) -> tuple[Value | None, ...]:
     """By q, k and v, by what is added to scores, and by sinks; other masks and positions have none."""
     if attributes.pop("k_scheme", None) or attributes.pop("v_scheme", None):
@@ -49,7 +48,7 @@ def attention(
 
 @vjp(mir.RopeOp)
 def rope(
-    m: Builders, at: Reverse, x: Value, cos: Value, sin: Value, pos: Value | None = None, **attributes: Any
+    m: Builders, at: Reverse, x: Value, cos: Value, sin: Value, pos: Value | None = None, **attributes: PythonValue
 ) -> tuple[Value, Value, Value]:
     """By x, the rotation by negative angles; by the tables, sums of products of dy and x over all that read a row."""
     by_x = m.rope_backward(at.dy, cos, sin, pos=pos, **attributes)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rlx_mlir import checks
 from rlx_mlir.autodiff.batching import Own, as_parts
@@ -13,7 +12,7 @@ from rlx_mlir.autodiff.registry import Batched, Same, batching
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import GraphModule
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.values import Value, ValueOrTuple
 from rlx_mlir.mir.custom import registered
 from rlx_mlir.own_ops import OwnOp, Parameters
 
@@ -33,7 +32,7 @@ def custom(
     scratch = GraphModule._empty("lowering", "mir", "direct", m._context)
     known = [Own(x, batched) for x, batched in zip(operands, at.batched, strict=True)]
 
-    def build(arguments: Sequence[Value]) -> Any:
+    def build(arguments: Sequence[Value]) -> ValueOrTuple:
         built = lowering(scratch, *arguments, **given)
         if len(scratch._block.arguments) != len(arguments):
             raise InputError(f"'lowering' of '{own.name}' adds an input or a parameter: it has its operands only")
@@ -43,7 +42,7 @@ def custom(
     return tuple(each.value if each.batched else Same(each.value) for each in found)
 
 
-def _checked(m: Builders, own: OwnOp, at: Batched, found: Any) -> tuple[Value, ...]:
+def _checked(m: Builders, own: OwnOp, at: Batched, found: object) -> tuple[Value, ...]:
     """What a user's rule gave; InputError where it isn't the results with the batch first."""
     given = tuple(found) if isinstance(found, tuple | list) else (found,)
     if len(given) != len(at.op.results):

@@ -7,8 +7,7 @@ known when it is built: of a batch of unknown size, entries come one after the o
 
 from __future__ import annotations
 
-from typing import Any
-
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.folding import fold_all, folded, moved, spread, unfolded
 from rlx_mlir.autodiff.registry import Batched, Same, batching
@@ -18,7 +17,7 @@ from rlx_mlir.mir.dims import Size
 
 
 @batching(mir.PoolOp, mir.MaxPool2dBackwardOp, mir.ResizeNearest2xOp, mir.AxialRope2dOp)
-def images(m: Builders, at: Batched, *operands: Value, **attributes: Any) -> Value:
+def images(m: Builders, at: Batched, *operands: Value, **attributes: PythonValue) -> Value:
     """The images of all entries."""
     flat, count = fold_all(m, at, operands)
     return unfolded(m, m.rebuilt(at.op, flat)[0], [at.size, count])
@@ -42,7 +41,9 @@ def _entries(m: Builders, at: Batched, x: Value) -> Value:
 
 
 @batching(mir.ConvOp)
-def conv(m: Builders, at: Batched, x: Value, weight: Value, *, groups: int = 1, **attributes: Any) -> Value | None:
+def conv(
+    m: Builders, at: Batched, x: Value, weight: Value, *, groups: int = 1, **attributes: PythonValue
+) -> Value | None:
     """Images of all entries by one kernel, or the kernels of all entries, in the groups that they are of."""
     of_x, of_weight = at.batched
     if not of_weight:
@@ -73,7 +74,7 @@ def _split(m: Builders, at: Batched, x: Value, axis: int, groups: int) -> Value:
 
 @batching(mir.ConvTranspose2dOp)
 def conv_transpose2d(
-    m: Builders, at: Batched, x: Value, weight: Value, *, groups: int = 1, **attributes: Any
+    m: Builders, at: Batched, x: Value, weight: Value, *, groups: int = 1, **attributes: PythonValue
 ) -> Value | None:
     """Images of all entries by one kernel; kernels of all entries are groups."""
     of_x, of_weight = at.batched
@@ -88,7 +89,7 @@ def conv_transpose2d(
 
 @batching(mir.Conv2dBackwardInputOp)
 def conv2d_backward_input(
-    m: Builders, at: Batched, dy: Value, weight: Value, x: Value, *, groups: int = 1, **attributes: Any
+    m: Builders, at: Batched, dy: Value, weight: Value, x: Value, *, groups: int = 1, **attributes: PythonValue
 ) -> Value | Same | None:
     """As of the transposed convolution; of the image only its size is read."""
     of_dy, of_weight, of_x = at.batched
@@ -108,7 +109,7 @@ def conv2d_backward_input(
 
 @batching(mir.Conv2dBackwardWeightOp)
 def conv2d_backward_weight(
-    m: Builders, at: Batched, x: Value, dy: Value, *, groups: int = 1, **attributes: Any
+    m: Builders, at: Batched, x: Value, dy: Value, *, groups: int = 1, **attributes: PythonValue
 ) -> Value | None:
     """The kernels of all entries: more of them by one image, or groups."""
     of_x, of_dy = at.batched

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.folding import element, fold_all, folded, moved, present, spread, unfolded
 from rlx_mlir.autodiff.registry import Batched, batching
@@ -103,7 +104,7 @@ def dot_general(
     mir.FusedMatmulBiasActOp,
     mir.LoraMatmulOp,
 )
-def of_rows(m: Builders, at: Batched, x: Value, *others: Value | None, **attributes: Any) -> Value | None:
+def of_rows(m: Builders, at: Batched, x: Value, *others: Value | None, **attributes: PythonValue) -> Value | None:
     """The rows of all entries, where these share the weights."""
     rows = 3 if isinstance(at.op.opview, mir.BlockDotOp) else 1
     if any(at.batched[rows:]):
@@ -115,7 +116,7 @@ def of_rows(m: Builders, at: Batched, x: Value, *others: Value | None, **attribu
 
 
 @batching(mir.RepackOp)
-def repack(m: Builders, at: Batched, weight: Value, **attributes: Any) -> NoReturn:
+def repack(m: Builders, at: Batched, weight: Value, **attributes: PythonValue) -> NoReturn:
     """There is no batch of packed weights."""
     raise UnsupportedError("a packed weight can't have a batch: it is packed once, when parameters are set")
 
@@ -148,7 +149,7 @@ def grouped_matmul(m: Builders, at: Batched, x: Value, weight: Value, expert: Va
 
 @batching(mir.QMatmulOp, mir.QConv2dOp)
 def of_integers(
-    m: Builders, at: Batched, x: Value, weight: Value, bias: Value | None = None, **attributes: Any
+    m: Builders, at: Batched, x: Value, weight: Value, bias: Value | None = None, **attributes: PythonValue
 ) -> Value | None:
     """The rows or images of all entries, where these share the weight."""
     if any(at.batched[1:]):

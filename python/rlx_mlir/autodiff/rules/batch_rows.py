@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.folding import beside, element, fold_all, folded, present, shifted, spread, spread_all, unfolded
 from rlx_mlir.autodiff.registry import Batched, batching
@@ -29,7 +28,7 @@ batching(mir.ComplexOp)(elementwise)
     mir.RealOp,
     mir.TopKOp,
 )
-def rows(m: Builders, at: Batched, *operands: Value, **attributes: Any) -> tuple[Value, ...]:
+def rows(m: Builders, at: Batched, *operands: Value, **attributes: PythonValue) -> tuple[Value, ...]:
     """The same of each row; operands of one shape stay so."""
     return m.rebuilt(at.op, present(spread_all(m, at, operands)))
 
@@ -41,13 +40,13 @@ def cast(m: Builders, at: Batched, x: Value) -> Value:
 
 
 @batching(mir.SoftmaxOp, mir.CumsumOp)
-def along(m: Builders, at: Batched, x: Value, *, axis: int = -1, **attributes: Any) -> Value:
+def along(m: Builders, at: Batched, x: Value, *, axis: int = -1, **attributes: PythonValue) -> Value:
     """Along the same dimension."""
     return m.rebuilt(at.op, [x], axis=shifted(axis))[0]
 
 
 @batching(mir.ReduceOp)
-def reduce(m: Builders, at: Batched, x: Value, *, axes: list[int], **attributes: Any) -> Value:
+def reduce(m: Builders, at: Batched, x: Value, *, axes: list[int], **attributes: PythonValue) -> Value:
     """Along the same dimensions."""
     return m.rebuilt(at.op, [x], axes=[axis + 1 for axis in axes])[0]
 
@@ -99,7 +98,7 @@ def norm_backward(
 
 
 @batching(mir.FusedResidualLayerNormOp, mir.FusedResidualRmsNormOp)
-def residual_norm(m: Builders, at: Batched, x: Value, residual: Value, *vectors: Value, **_: Any) -> Value | None:
+def residual_norm(m: Builders, at: Batched, x: Value, residual: Value, *vectors: Value, **_: object) -> Value | None:
     """The same of each row, where all entries have one scale and offset."""
     if any(at.batched[2:]):
         return None
@@ -189,20 +188,26 @@ def cross_entropy(m: Builders, at: Batched, *operands: Value) -> Value:
 
 
 @batching(mir.QuantizeOp, mir.DequantizeOp)
-def by_scales(m: Builders, at: Batched, x: Value, *, axis: int | None = None, **attributes: Any) -> Value:
+def by_scales(m: Builders, at: Batched, x: Value, *, axis: int | None = None, **attributes: PythonValue) -> Value:
     """By the scales of the same dimension."""
     return m.rebuilt(at.op, [x], axis=None if axis is None else shifted(axis))[0]
 
 
 @batching(mir.BlockQuantizeOp)
-def block_quantize(m: Builders, at: Batched, x: Value, **attributes: Any) -> tuple[Value, ...]:
+def block_quantize(m: Builders, at: Batched, x: Value, **attributes: PythonValue) -> tuple[Value, ...]:
     """Of the rows of all entries."""
     return m.rebuilt(at.op, [x])
 
 
 @batching(mir.FakeQuantizeOp)
 def fake_quantize(
-    m: Builders, at: Batched, x: Value, state: Value | None = None, *, axis: int | None = None, **attributes: Any
+    m: Builders,
+    at: Batched,
+    x: Value,
+    state: Value | None = None,
+    *,
+    axis: int | None = None,
+    **attributes: PythonValue,
 ) -> tuple[Value, Value]:
     """Each entry has scales of its own."""
     scales = [] if state is None else [state]
@@ -213,7 +218,7 @@ def fake_quantize(
 
 @batching(mir.FakeQuantizeBackwardOp, mir.FakeQuantizeLsqOp, mir.FakeQuantizeLsqBackwardXOp)
 def with_scale(
-    m: Builders, at: Batched, x: Value, scale: Value, g: Value | None = None, *, axis: int | None = None, **_: Any
+    m: Builders, at: Batched, x: Value, scale: Value, g: Value | None = None, *, axis: int | None = None, **_: object
 ) -> Value:
     """By the scales of the same dimension; where each entry has its own, entries are channels."""
     if not at.batched[1]:
@@ -227,7 +232,9 @@ def with_scale(
 
 
 @batching(mir.FakeQuantizeLsqBackwardScaleOp)
-def by_scale(m: Builders, at: Batched, x: Value, scale: Value, g: Value, *, axis: int | None = None, **_: Any) -> Value:
+def by_scale(
+    m: Builders, at: Batched, x: Value, scale: Value, g: Value, *, axis: int | None = None, **_: object
+) -> Value:
     """The sums of each entry."""
     channels = _Channels(m, at, axis)
     found = m.rebuilt(at.op, [channels.flat(x, 0), channels.scales(scale, 1), channels.flat(g, 2)], axis=0)[0]

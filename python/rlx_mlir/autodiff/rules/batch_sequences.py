@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.folding import fold_all, folded, present, spread, unfolded
 from rlx_mlir.autodiff.registry import Batched, batching
@@ -23,7 +22,7 @@ def attention(
     mask: Value | None = None,
     pos: Value | None = None,
     sinks: Value | None = None,
-    **attributes: Any,
+    **attributes: PythonValue,
 ) -> Value | None:
     """Of all sequences, where entries share the sinks."""
     if at.batched[5]:
@@ -41,7 +40,7 @@ def attention_backward(
     dy: Value,
     mask: Value | None = None,
     pos: Value | None = None,
-    **attributes: Any,
+    **attributes: PythonValue,
 ) -> tuple[Value, ...]:
     """Of all sequences."""
     return tuple(_attended(m, at, [q, k, v, dy], mask, pos))
@@ -85,7 +84,7 @@ def _mask(m: Builders, at: Batched, mask: Value, batched: bool, count: Size) -> 
 
 @batching(mir.RopeOp)
 def rope(
-    m: Builders, at: Batched, x: Value, cos: Value, sin: Value, pos: Value | None = None, **attributes: Any
+    m: Builders, at: Batched, x: Value, cos: Value, sin: Value, pos: Value | None = None, **attributes: PythonValue
 ) -> Value | None:
     """Of all sequences, where the tables are those of all entries."""
     of_x, of_cos, of_sin, *of_pos = at.batched
@@ -102,7 +101,7 @@ def rope(
 
 
 @batching(mir.CacheUpdateOp, mir.GatedDeltaNetOp, mir.SampleOp)
-def sequences(m: Builders, at: Batched, *operands: Value | None, **attributes: Any) -> tuple[Value, ...]:
+def sequences(m: Builders, at: Batched, *operands: Value | None, **attributes: PythonValue) -> tuple[Value, ...]:
     """Of all sequences."""
     flat, count = fold_all(m, at, operands)
     return tuple(unfolded(m, x, [at.size, count]) for x in m.rebuilt(at.op, flat))
@@ -130,7 +129,7 @@ def selective_scan(
 
 
 @batching(mir.FusedAttentionBlockOp, mir.FusedTransformerLayerOp)
-def encoder(m: Builders, at: Batched, hidden: Value, *others: Value | None, **attributes: Any) -> Value | None:
+def encoder(m: Builders, at: Batched, hidden: Value, *others: Value | None, **attributes: PythonValue) -> Value | None:
     """Of all sequences, where entries share the weights."""
     mask = 3 if isinstance(at.op.opview, mir.FusedAttentionBlockOp) else 7
     if any(has for number, has in enumerate(at.batched) if number not in (0, mask)):

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.folding import beside, element, entry_sizes, folded, moved, present, spread, unfolded
 from rlx_mlir.autodiff.registry import Batched, Same, batching
@@ -33,14 +33,20 @@ def dim(m: Builders, at: Batched, x: Value, *, axis: int) -> Same:
 
 
 @batching(mir.IotaOp)
-def iota(m: Builders, at: Batched, like: Value, *, axis: int, **attributes: Any) -> Same:
+def iota(m: Builders, at: Batched, like: Value, *, axis: int, **attributes: PythonValue) -> Same:
     """The same positions."""
     return Same(m.iota(entry_sizes(m, at, [like]), axis, element(at)))
 
 
 @batching(mir.ReshapeOp)
 def reshape(
-    m: Builders, at: Batched, x: Value, *like: Value, new_shape: list[int], like_dims: list[int] | None = None, **_: Any
+    m: Builders,
+    at: Batched,
+    x: Value,
+    *like: Value,
+    new_shape: list[int],
+    like_dims: list[int] | None = None,
+    **_: object,
 ) -> Value | Same:
     """Another shape of each entry; what is known by now isn't left to be found at run time."""
     kind = at.op.results[0].type
@@ -53,7 +59,7 @@ def reshape(
 
 
 @batching(mir.ExpandOp)
-def expand(m: Builders, at: Batched, x: Value, *like: Value, **attributes: Any) -> Value | Same:
+def expand(m: Builders, at: Batched, x: Value, *like: Value, **attributes: PythonValue) -> Value | Same:
     """Each entry repeated."""
     wanted = entry_sizes(m, at, [x, *like])
     if not at.batched[0]:
@@ -77,7 +83,7 @@ def transpose(m: Builders, at: Batched, x: Value, *, permutation: list[int]) -> 
 
 
 @batching(mir.NarrowOp)
-def narrow(m: Builders, at: Batched, x: Value, *, axis: int, **attributes: Any) -> Value:
+def narrow(m: Builders, at: Batched, x: Value, *, axis: int, **attributes: PythonValue) -> Value:
     """The same range of the same dimension."""
     return m.rebuilt(at.op, [x], axis=axis + 1)[0]
 
@@ -90,7 +96,7 @@ def concat(m: Builders, at: Batched, *inputs: Value, axis: int) -> Value:
 
 @batching(mir.SliceOp)
 def slice_(
-    m: Builders, at: Batched, x: Value, *like: Value, axis: int, like_dims: list[int] | None = None, **_: Any
+    m: Builders, at: Batched, x: Value, *like: Value, axis: int, like_dims: list[int] | None = None, **_: object
 ) -> Value | Same:
     """The same elements of the same dimension."""
     batched = at.batched[0]
@@ -107,7 +113,7 @@ def dynamic_slice(
     *like: Value,
     axis: int,
     like_dims: list[int] | None = None,
-    **attributes: Any,
+    **attributes: PythonValue,
 ) -> Value | Same | None:
     """The same range of all entries; where each begins elsewhere, its elements are gathered."""
     of_x, of_start = at.batched[:2]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import TypeVar
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
@@ -20,8 +20,10 @@ from rlx_mlir.autodiff.registry import Forward, Reverse, is_differentiable, jvp,
 from rlx_mlir.autodiff.reverse import active_values, joined, pull_back
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import UnsupportedError
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.values import Value, ValueOrTuple
 from rlx_mlir.mir.dims import Size
+
+Entry = TypeVar("Entry")
 
 
 def _block(op: ir.Operation, number: int) -> ir.Block:
@@ -130,13 +132,15 @@ class Scan:
                 return active
             active = found
 
-    def step(self, m: Builders, carried: Sequence[Value], entries: Sequence[Value]) -> tuple[list[Any], list[Value]]:
+    def step(
+        self, m: Builders, carried: Sequence[Value], entries: Sequence[Value]
+    ) -> tuple[list[ir.Operation], list[Value]]:
         """One step once more: its operations, and what the region gives."""
         return m.replayed(self.block, [*carried, *entries, *self.captures])
 
     def run(
-        self, m: Builders, body: Callable[..., Any], init: Sequence[Value], xs: Sequence[Value], length: int | None
-    ) -> Any:
+        self, m: Builders, body: Callable[..., object], init: Sequence[Value], xs: Sequence[Value], length: int | None
+    ) -> ValueOrTuple:
         """A scan in this one's direction; of so many steps, where there are no sequences."""
         return m.scan(body, tuple(init), tuple(xs), length=None if xs else length, reverse=self.reverse)
 
@@ -254,12 +258,12 @@ def scan(
     )
 
 
-def _parted(flags: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
+def _parted(flags: Sequence[Entry], counts: Sequence[int]) -> list[list[Entry]]:
     """Consecutive parts of so many entries, and the rest."""
     return [*map(list, _split(flags[: sum(counts)], *counts)), list(flags[sum(counts) :])]
 
 
-def _split(values: Sequence[Any], *counts: int) -> list[Sequence[Any]]:
+def _split(values: Sequence[Entry], *counts: int) -> list[Sequence[Entry]]:
     """Consecutive parts of so many values."""
     found, begin = [], 0
     for count in counts:

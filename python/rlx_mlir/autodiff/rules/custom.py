@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rlx_mlir import checks, ir
 from rlx_mlir.autodiff.builders import Builders
@@ -63,7 +62,7 @@ def _lowered(
     return parts, list(built) if isinstance(built, tuple | list) else [built]
 
 
-def _checked(own: OwnOp, rule: str, found: Any, like: Sequence[Value], what: str) -> Changes:
+def _checked(own: OwnOp, rule: str, found: object, like: Sequence[Value], what: str) -> Changes:
     """What a user's rule gave; InputError where it isn't a value, or None, for each of `like`."""
     given = tuple(found) if isinstance(found, tuple | list) else (found,)
     if len(given) != len(like):

@@ -8,8 +8,8 @@ complex numbers has the derivative f', the cotangent is multiplied by the conjug
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import (
     Batched,
@@ -215,6 +215,6 @@ def aligned(m: Builders, at: Batched, operands: Sequence[Value]) -> list[Value]:
 
 
 @batching(mir.CompareOp, mir.WhereOp, *(record.op for record in FUNCTIONS.values()))
-def elementwise(m: Builders, at: Batched, *operands: Value, **attributes: Any) -> Value:
+def elementwise(m: Builders, at: Batched, *operands: Value, **attributes: PythonValue) -> Value:
     """The same of each entry."""
     return m.rebuilt(at.op, aligned(m, at, operands))[0]

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, multilinear, parts, taken, vjp, zeros_like
 from rlx_mlir.autodiff.rules.reductions import product_of_others
@@ -27,7 +27,7 @@ def _kernel_size(weight: Value) -> list[int]:
 
 
 @vjp(mir.ConvOp)
-def conv(m: Builders, at: Reverse, x: Value, weight: Value, **geometry: Any) -> tuple[Value, Value]:
+def conv(m: Builders, at: Reverse, x: Value, weight: Value, **geometry: PythonValue) -> tuple[Value, Value]:
     """The transposed convolution of dy; the products of dy with what the kernels met."""
     by_weight = m.conv2d_backward_weight(x, at.dy, kernel_size=_kernel_size(weight), **geometry)
     return m.conv2d_backward_input(at.dy, weight, x, **geometry), by_weight
@@ -35,7 +35,7 @@ def conv(m: Builders, at: Reverse, x: Value, weight: Value, **geometry: Any) -> 
 
 @vjp(mir.Conv2dBackwardInputOp)
 def conv2d_backward_input(
-    m: Builders, at: Reverse, dy: Value, weight: Value, x: Value, **geometry: Any
+    m: Builders, at: Reverse, dy: Value, weight: Value, x: Value, **geometry: PythonValue
 ) -> tuple[Value, Value]:
     """It is linear in dy and in the kernels: a convolution, and the gradient of one; of x nothing is read."""
     by_weight = m.conv2d_backward_weight(at.dy, dy, kernel_size=_kernel_size(weight), **geometry)
@@ -44,7 +44,7 @@ def conv2d_backward_input(
 
 @vjp(mir.Conv2dBackwardWeightOp)
 def conv2d_backward_weight(
-    m: Builders, at: Reverse, x: Value, dy: Value, *, kernel_size: list[int], **geometry: Any
+    m: Builders, at: Reverse, x: Value, dy: Value, *, kernel_size: list[int], **geometry: PythonValue
 ) -> tuple[Value, Value]:
     """It is linear in x and in dy: with the cotangent as kernels, the gradient of a convolution and a convolution."""
     return m.conv2d_backward_input(dy, at.dy, x, **geometry), m.conv2d(x, at.dy, **geometry)
@@ -52,7 +52,13 @@ def conv2d_backward_weight(
 
 @vjp(mir.ConvTranspose2dOp)
 def conv_transpose2d(
-    m: Builders, at: Reverse, x: Value, weight: Value, *, output_padding: tuple[int, int] = (0, 0), **geometry: Any
+    m: Builders,
+    at: Reverse,
+    x: Value,
+    weight: Value,
+    *,
+    output_padding: tuple[int, int] = (0, 0),
+    **geometry: PythonValue,
 ) -> tuple[Value, Value]:
     """A convolution of dy, and the products of x with what its kernels meet of dy."""
     if Size.of(0) in m.sizes_of(x):  # then dy may be too small for the kernels
@@ -178,7 +184,7 @@ class Windows:
 
 
 @vjp(mir.PoolOp)
-def pool(m: Builders, at: Reverse, x: Value, *, kind: str, kernel_size: list[int], **geometry: Any) -> Value:
+def pool(m: Builders, at: Reverse, x: Value, *, kind: str, kernel_size: list[int], **geometry: PythonValue) -> Value:
     """max, min: dy at the first place that has the result; sum, mean: its share at each; prod: dy times the others"""
     if kind == "max":
         return m.maxpool2d_backward(x, at.dy, kernel_size=kernel_size, **geometry)
@@ -197,7 +203,9 @@ def pool(m: Builders, at: Reverse, x: Value, *, kind: str, kernel_size: list[int
 
 
 @jvp(mir.PoolOp)
-def pool_forward(m: Builders, at: Forward, x: Value, *, kind: str, kernel_size: list[int], **geometry: Any) -> Value:
+def pool_forward(
+    m: Builders, at: Forward, x: Value, *, kind: str, kernel_size: list[int], **geometry: PythonValue
+) -> Value:
     """sum, mean: the same of the tangent; max, min: its elements at the first places that have the result; prod: the
     sum of its elements, each times the others of x."""
     tangent = at.tangents[0]
@@ -211,7 +219,7 @@ def pool_forward(m: Builders, at: Forward, x: Value, *, kind: str, kernel_size: 
 
 @vjp(mir.MaxPool2dBackwardOp)
 def max_pool2d_backward(
-    m: Builders, at: Reverse, x: Value, dy: Value, *, kernel_size: list[int], **geometry: Any
+    m: Builders, at: Reverse, x: Value, dy: Value, *, kernel_size: list[int], **geometry: PythonValue
 ) -> tuple[None, Value]:
     """By dy: the cotangent's elements at the places that elements of dy went to."""
     windows = Windows.of(m, x, dy, kernel_size, **geometry)
@@ -227,7 +235,7 @@ linear(mir.MaxPool2dBackwardOp, by=(1,))
 
 @vjp(mir.GroupNormOp)
 def group_norm(
-    m: Builders, at: Reverse, x: Value, gamma: Value, beta: Value | None = None, **attributes: Any
+    m: Builders, at: Reverse, x: Value, gamma: Value, beta: Value | None = None, **attributes: PythonValue
 ) -> tuple[Value | None, ...]:
     """By x, gamma and beta."""
     return (

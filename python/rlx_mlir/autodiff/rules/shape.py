@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import Forward, Reverse, jvp, linear, reshaped, unbroadcast, vjp, zeros_like
 from rlx_mlir.dialects import mir
@@ -13,7 +12,7 @@ from rlx_mlir.mir.dims import Size
 
 
 @vjp(mir.ReshapeOp)
-def reshape(m: Builders, at: Reverse, x: Value, *like: Value, **attributes: Any) -> Value:
+def reshape(m: Builders, at: Reverse, x: Value, *like: Value, **attributes: PythonValue) -> Value:
     """The operand's shape."""
     return reshaped(m, at.dy, x)
 
@@ -31,7 +30,7 @@ def transpose(m: Builders, at: Reverse, x: Value, *, permutation: list[int]) -> 
 
 
 @vjp(mir.ExpandOp)
-def expand(m: Builders, at: Reverse, x: Value, *like: Value, **attributes: Any) -> Value:
+def expand(m: Builders, at: Reverse, x: Value, *like: Value, **attributes: PythonValue) -> Value:
     """The sum over what was repeated."""
     return unbroadcast(m, at.dy, x)
 
@@ -61,7 +60,14 @@ def _between(m: Builders, dy: Value, x: Value, axis: int, start: int) -> Value:
 
 @vjp(mir.SliceOp)
 def slice_(
-    m: Builders, at: Reverse, x: Value, *like: Value, axis: int, start: Any = None, step: int = 1, **attributes: Any
+    m: Builders,
+    at: Reverse,
+    x: Value,
+    *like: Value,
+    axis: int,
+    start: PythonValue = None,
+    step: int = 1,
+    **attributes: PythonValue,
 ) -> Value:
     """Zeros where nothing was read: before or after one part, else each entry goes back to where the places say."""
     own = axis % x.ndim
@@ -77,13 +83,13 @@ def slice_(
 
 
 @vjp(mir.DynamicSliceOp)
-def dynamic_slice(m: Builders, at: Reverse, x: Value, start: Value, *like: Value, axis: int, **_: Any) -> Value:
+def dynamic_slice(m: Builders, at: Reverse, x: Value, start: Value, *like: Value, axis: int, **_: object) -> Value:
     """The cotangent in zeros, at the same place."""
     return m.dynamic_update_slice(zeros_like(m, x), at.dy, start, axis)
 
 
 @jvp(mir.DynamicSliceOp)
-def dynamic_slice_forward(m: Builders, at: Forward, x: Value, start: Value, *like: Value, **_: Any) -> Value | None:
+def dynamic_slice_forward(m: Builders, at: Forward, x: Value, start: Value, *like: Value, **_: object) -> Value | None:
     """The same part of the tangent."""
     if at.tangents[0] is None:
         return None
@@ -119,7 +125,7 @@ def concat_forward(m: Builders, at: Forward, *inputs: Value, axis: int) -> Value
 
 
 @jvp(mir.ReshapeOp, mir.ExpandOp, mir.SliceOp)
-def like_others(m: Builders, at: Forward, x: Value, *like: Value, **attributes: Any) -> Value | None:
+def like_others(m: Builders, at: Forward, x: Value, *like: Value, **attributes: PythonValue) -> Value | None:
     """The same of the tangent; sizes are those of the same values."""
     if at.tangents[0] is None:
         return None

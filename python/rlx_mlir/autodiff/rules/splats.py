@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import Reverse, vjp, zeros_like
 from rlx_mlir.dialects import mir
@@ -21,7 +20,7 @@ _GAMMA = 2.2
 
 
 @vjp(mir.GaussianSplatRenderOp)
-def gaussian_splat_render(m: Builders, at: Reverse, *scene: Value, **options: Any) -> tuple[Value, ...]:
+def gaussian_splat_render(m: Builders, at: Reverse, *scene: Value, **options: PythonValue) -> tuple[Value, ...]:
     """By all of the splats, from colors and from opacities; the camera has none.
 
     The operation of the gradient takes colors alone. Opacities are 1 - T, with T what is left of the background: they

@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.program import Program
@@ -105,7 +105,7 @@ class Cut:
         tall = em.imax(em.iceildiv(height, blocks), 1)
         return cls((height, width), tall, wide, em.iceildiv(height, tall), em.iceildiv(width, wide))
 
-    def room(self, most: int, size: Callable[[Any, Any], Any]) -> Index:
+    def room(self, most: int, size: Callable[[Index, Index], Index]) -> Index:
         """size(tall, wide), which grows with both; of dynamic sizes, the most that it is for up to `most` places.
 
         Scratch memory is planned for the largest images, and smaller ones may have larger units.

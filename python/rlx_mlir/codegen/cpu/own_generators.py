@@ -11,7 +11,6 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from rlx_mlir import checks
 from rlx_mlir.errors import InputError, did_you_mean
@@ -20,7 +19,7 @@ from rlx_mlir.own_ops import function_digest
 from rlx_mlir.tuning.choices import check_choices
 from rlx_mlir.tuning.cpu import Knob, ranges
 
-from .registry import Candidates, Generator, as_it_is, generators, knobs
+from .registry import AnyGenerator, Candidates, Generator, as_it_is, generators, knobs
 
 __all__ = ["generator_digests", "register_generator", "unregister_generator"]
 
@@ -29,7 +28,7 @@ _PARTS = ("kernels", "emit", "configure", "knobs", "candidates")
 _PROGRAMS = ("prefill", "decode")
 
 _lock = threading.Lock()
-_own: dict[str, Generator[Any, Any]] = {}
+_own: dict[str, AnyGenerator] = {}
 
 
 def register_generator(
@@ -37,11 +36,11 @@ def register_generator(
     *,
     kernels: str | None = None,
     emit: Callable[..., str] | None = None,
-    configure: Callable[..., Any] | None = None,
+    configure: Callable[..., object] | None = None,
     knobs: Mapping[str, Knob] | None = None,
     candidates: Mapping[str, Candidates] | None = None,
     **unknown: object,
-) -> Generator[Any, Any]:
+) -> AnyGenerator:
     """Makes the code of a class of kernels for CPUs from a function of Python, before the package's own generators.
 
     Args:
@@ -110,7 +109,7 @@ def generator_digests() -> dict[str, str | None]:
     return {own.name: _digest(own) for own in listed}
 
 
-def _digest(own: Generator[Any, Any]) -> str | None:
+def _digest(own: AnyGenerator) -> str | None:
     parts = [function_digest(function) for function in (own.configure, own.emit)]
     if None in parts:
         return None

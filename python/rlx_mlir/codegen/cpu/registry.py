@@ -11,7 +11,7 @@ import functools
 import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from rlx_mlir.checks import shown
 from rlx_mlir.errors import CompileError
@@ -94,14 +94,18 @@ def as_it_is(name: str, spec: Spec, target: Target) -> Spec:
     return spec
 
 
+#: A generator of any class of kernels.
+AnyGenerator: TypeAlias = Generator[Any, Any]
+
+
 @functools.cache
-def generators() -> list[Generator[Any, Any]]:
+def generators() -> list[AnyGenerator]:
     """All of them, in order: the list itself, where others may be put in."""
     modules = [importlib.import_module(f"{__package__}.{module}") for module in MODULES]
     return [generator for module in modules for generator in module.GENERATORS]
 
 
-def generators_of(kernels: str) -> list[Generator[Any, Any]]:
+def generators_of(kernels: str) -> list[AnyGenerator]:
     """Those of a class of kernels."""
     return [generator for generator in generators() if generator.kernels == kernels]
 

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rlx_mlir.exports.stablehlo.tensors import Tensor
 
 #: Called as references are: with a `Writer`, operands by position, and attributes by keyword.
 Handler = Callable[..., Tensor | Sequence[Tensor]]
 
-Kind = TypeVar("Kind", bound=Callable[..., Any])
+Kind = TypeVar("Kind", bound=Handler)
 
 HANDLERS: dict[str, Handler] = {}
 
@@ -26,7 +26,7 @@ def writes(*names: str) -> Callable[[Kind], Kind]:
     return add
 
 
-def register(names: dict[str, str], make: Callable[[str], Any]) -> None:
+def register(names: dict[str, str], make: Callable[[str], Handler]) -> None:
     """Registers a handler for each name, made of what it stands for."""
     for name, own in names.items():
         writes(name)(make(own))

@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir import checks
 from rlx_mlir.arrays import as_array
 from rlx_mlir.errors import InputError
 
 if TYPE_CHECKING:
+    import onnx
+
     from .model import OnnxModel
 
 
-def from_onnx(model: str | os.PathLike[str] | bytes | Any, *, fixed: Mapping[str, object] | None = None) -> OnnxModel:
+def from_onnx(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, fixed: Mapping[str, object] | None = None
+) -> OnnxModel:
     """A model of an ONNX file: a module, its parameters by name, and `compile`.
 
     Names of sizes in the file (`dim_param`) become symbols of the module, so that one compiled module serves all sizes.

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -19,12 +19,20 @@ from rlx_mlir.mir.dims import Size
 from .registry import Refused
 from .types import FLOATS, HALVES
 
+if TYPE_CHECKING:
+    import onnx
+
+
 Kind = TypeVar("Kind")
 
 #: Elements that tables have at most which are computed while a file is read, such as weights of a resize.
 MOST_MADE = 1 << 26
 
 _F32 = np.dtype(np.float32)
+
+
+#: An attribute of a node: a number, a text as bytes, a graph, a sequence of these, or an array, which a tensor becomes.
+Attribute: TypeAlias = Any
 
 
 class Building(Protocol):
@@ -40,7 +48,7 @@ class Building(Protocol):
 
     def roots(self, tensor: Tensor, /) -> frozenset[str]: ...
 
-    def inner(self, graph: Any, given: Sequence[Thing], /) -> list[Thing]: ...
+    def inner(self, graph: onnx.GraphProto, given: Sequence[Thing], /) -> list[Thing]: ...
 
     def region(self) -> AbstractContextManager[None]: ...
 
@@ -64,12 +72,12 @@ class Call:
     """
 
     importer: Building
-    node: Any
+    node: onnx.NodeProto
     op: str
     domain: str
     version: int
     name: str
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, Attribute]
     inputs: Sequence[Thing | None]
     outputs: Sequence[str]
 

@@ -11,7 +11,8 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -23,6 +24,10 @@ from rlx_mlir.files import check_regular, inside, open_regular
 
 from .types import NUMPY, SMALL, name_of
 
+if TYPE_CHECKING:
+    import onnx
+
+
 #: Dimensions that an array of numpy has at most.
 MOST_DIMENSIONS = 32
 #: Fields of a tensor message that hold its elements, by element type; others are in `int32_data`.
@@ -31,7 +36,7 @@ _FIELDS = {1: "float_data", 11: "double_data", 7: "int64_data", 12: "uint64_data
 _BITS = {10: np.uint16, 16: np.uint16, 17: np.uint8, 19: np.uint8}
 
 
-def onnx_library() -> Any:
+def onnx_library() -> ModuleType:
     """The library `onnx`; UnsupportedError says how to install it where it isn't."""
     try:
         import onnx
@@ -42,7 +47,7 @@ def onnx_library() -> Any:
     return onnx
 
 
-def read_model(source: object) -> tuple[Any, Path | None, str]:
+def read_model(source: object) -> tuple[onnx.ModelProto, Path | None, str]:
     """The message of a model, the folder of its external data, and what names it in errors.
 
     Args:
@@ -69,8 +74,8 @@ def read_model(source: object) -> tuple[Any, Path | None, str]:
     return _parsed(onnx, content, str(path), path), path.parent, str(path)
 
 
-def _parsed(onnx: Any, content: bytes, named: str, path: Path | None) -> Any:
-    model = onnx.ModelProto()
+def _parsed(library: ModuleType, content: bytes, named: str, path: Path | None) -> onnx.ModelProto:
+    model: onnx.ModelProto = library.ModelProto()
     with foreign_errors(named, OnnxError):
         model.ParseFromString(content)
     if not model.HasField("graph"):
@@ -89,7 +94,7 @@ class Tensors:
         self._folder = folder
         self._count = 0
 
-    def read(self, message: Any, named: str) -> np.ndarray:
+    def read(self, message: onnx.TensorProto, named: str) -> np.ndarray:
         """The elements of a tensor message.
 
         Raises OnnxError where it is malformed, UnsupportedError for element types that arrays don't have, BudgetError
@@ -113,7 +118,7 @@ class Tensors:
             return _listed(message, kind, dtype, dims, named)
         return _from_bytes(content, dtype, count, named).reshape(dims)
 
-    def _external(self, message: Any, dtype: np.dtype, count: int, named: str) -> bytes:
+    def _external(self, message: onnx.TensorProto, dtype: np.dtype, count: int, named: str) -> bytes:
         """The bytes of a tensor that lie in a file of their own."""
         if self._folder is None:
             raise OnnxError(f"{named} lies in another file, but the model was given without a folder: give its path")
@@ -165,7 +170,7 @@ def _unpacked(content: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
     return codes.astype(dtype)
 
 
-def _listed(message: Any, kind: int, dtype: np.dtype, dims: list[int], named: str) -> np.ndarray:
+def _listed(message: onnx.TensorProto, kind: int, dtype: np.dtype, dims: list[int], named: str) -> np.ndarray:
     """The elements of a tensor whose message lists them one by one."""
     field = _FIELDS.get(kind, "int32_data")
     with foreign_errors(named, OnnxError):

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,10 +30,14 @@ from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.mir.dims import Size
 
 from . import operators as operators  # registers the handlers
-from .call import Call
+from .call import Attribute, Call
 from .files import Tensors, onnx_library
-from .registry import Refused, as_arrays, canonical, fold_of, handler_of
+from .registry import Handler, Refused, as_arrays, canonical, fold_of, handler_of
 from .types import NUMPY, in_graphs, name_of
+
+if TYPE_CHECKING:
+    import onnx
+
 
 #: Known elements that become a parameter, and no constant of the module, where there are more.
 MOST_CONSTANT = 16
@@ -66,7 +71,7 @@ class Scope:
     versions: Mapping[str, int]
     outer: Scope | None = None
     things: dict[str, Thing | None] = field(default_factory=dict)
-    given: Mapping[str, Any] | None = None
+    given: Mapping[str, Attribute] | None = None
 
     def find(self, name: str) -> Thing | None:
         """What a name stands for; KeyError where nothing has it."""
@@ -98,7 +103,9 @@ class Importer:
         every: whether the results of all nodes of the graph are outputs, too, where values of a module can be these.
     """
 
-    def __init__(self, message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray], *, every: bool = False) -> None:
+    def __init__(
+        self, message: onnx.ModelProto, tensors: Tensors, fixed: Mapping[str, np.ndarray], *, every: bool = False
+    ) -> None:
         self.message, self.tensors, self.fixed, self._every = message, tensors, fixed, every
         self.graph = GraphModule.mir(_word(message.graph.name) or "model")
         self.params: dict[str, np.ndarray] = {}
@@ -143,7 +150,7 @@ class Importer:
             self.graph.set_outputs(outputs)
         self.graph.erase_dead()
 
-    def _noted(self, kind: str, name: str, run: Any) -> None:
+    def _noted(self, kind: str, name: str, run: Callable[..., object]) -> None:
         """Runs what may be refused, and notes a refusal of an input or output."""
         try:
             run()
@@ -158,7 +165,7 @@ class Importer:
         except RlxError as error:
             self.refusals.append(Refusal(kind, name, _reason(error), frozenset()))
 
-    def _check_fixed(self, graph: Any) -> None:
+    def _check_fixed(self, graph: onnx.GraphProto) -> None:
         known = [info.name for info in graph.input]
         for name in self.fixed:
             if name not in known:
@@ -169,7 +176,7 @@ class Importer:
         if len(set(names)) != len(self.message.functions):
             raise OnnxError("the model has two functions of one name")
 
-    def _initialisers(self, graph: Any, scope: Scope) -> None:
+    def _initialisers(self, graph: onnx.GraphProto, scope: Scope) -> None:
         """Weights of a graph, by name."""
         if graph.sparse_initializer:
             raise OnnxUnsupportedError("the model has sparse weights, which can't be read")
@@ -177,7 +184,7 @@ class Importer:
             if tensor.name in scope.things:
                 raise OnnxError(f"there are two initialisers {shortened(tensor.name)}")
 
-            def read(tensor: Any = tensor) -> None:
+            def read(tensor: onnx.TensorProto = tensor) -> None:
                 array = self.tensors.read(tensor, f"initialiser {shortened(tensor.name)}")
                 scope.things[tensor.name] = Tensor.of(array, name=tensor.name)
 
@@ -193,7 +200,7 @@ class Importer:
 
     # -- inputs and outputs ------------------------------------------------------------------------------------------
 
-    def _input(self, info: Any) -> Thing:
+    def _input(self, info: onnx.ValueInfoProto) -> Thing:
         """The value of an input of the model."""
         kind = info.type.WhichOneof("value")
         if kind != "tensor_type":
@@ -215,7 +222,7 @@ class Importer:
         self._roots[id(value)] = (value, frozenset([info.name]))
         return tensor
 
-    def _fixed(self, name: str, dtype: np.dtype | None, own: Any) -> Tensor:
+    def _fixed(self, name: str, dtype: np.dtype | None, own: onnx.TypeProto.Tensor) -> Tensor:
         """An input that is known, where it fits what the file declares."""
         array = np.asarray(self.fixed[name])
         if dtype is not None and array.dtype != dtype:
@@ -228,7 +235,7 @@ class Importer:
             raise OnnxError(f"input '{name}' is fixed to an array of {array.shape}, but the model declares {dims}")
         return Tensor.of(array, name=name)
 
-    def _dimension(self, name: str, axis: int, dim: Any) -> int | str:
+    def _dimension(self, name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
         """A size of an input: a number, or a symbol for a name or for nothing."""
         if dim.HasField("dim_value"):
             size = int(dim.dim_value)
@@ -243,7 +250,7 @@ class Importer:
             self.symbols[text] = symbol
         return self.symbols[text]
 
-    def _output(self, info: Any, scope: Scope) -> Value:
+    def _output(self, info: onnx.ValueInfoProto, scope: Scope) -> Value:
         try:
             thing = scope.find(info.name)
         except KeyError:
@@ -254,7 +261,7 @@ class Importer:
             raise Refused("an output is a tensor, but this one is a sequence or optional")
         return self.value(thing)
 
-    def _results(self, nodes: Iterable[Any], scope: Scope, known: Mapping[str, Value]) -> dict[str, Value]:
+    def _results(self, nodes: Iterable[onnx.NodeProto], scope: Scope, known: Mapping[str, Value]) -> dict[str, Value]:
         """What nodes compute, by name, but for what is known and what no value of a module can be."""
         found: dict[str, Value] = {}
         for name in (name for node in nodes for name in node.output):
@@ -266,7 +273,7 @@ class Importer:
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def nodes(self, nodes: Iterable[Any], scope: Scope) -> None:
+    def nodes(self, nodes: Iterable[onnx.NodeProto], scope: Scope) -> None:
         """Builds nodes, in order; those that can't be are noted."""
         for node in nodes:
             self._nodes += 1
@@ -291,13 +298,13 @@ class Importer:
                 if output:
                     scope.things[output] = found[number] if number < len(found) else None
 
-    def _refuse(self, node: Any, name: str, reason: str, inputs: Iterable[str]) -> None:
+    def _refuse(self, node: onnx.NodeProto, name: str, reason: str, inputs: Iterable[str]) -> None:
         domain = canonical(node.domain)
         self.refusals.append(
             Refusal(f"{domain}.{node.op_type}" if domain else node.op_type, name, reason, frozenset(inputs))
         )
 
-    def _node(self, node: Any, name: str, scope: Scope) -> Sequence[Thing | None]:
+    def _node(self, node: onnx.NodeProto, name: str, scope: Scope) -> Sequence[Thing | None]:
         """What a node computes."""
         domain = canonical(node.domain)
         inputs = []
@@ -330,7 +337,7 @@ class Importer:
                 listed = [found] if isinstance(found, Tensor | Several) else list(found)
                 return self._rooted(listed, inputs)
 
-    def _check_operator(self, node: Any, domain: str, version: int, handler: Any) -> None:
+    def _check_operator(self, node: onnx.NodeProto, domain: str, version: int, handler: Handler | None) -> None:
         """Refuses an operator that nothing is known of, also where its operands can't be computed."""
         if (
             handler is None
@@ -382,9 +389,9 @@ class Importer:
             return frozenset()
         return self._roots.get(id(tensor.handle), (None, frozenset[str]()))[1]
 
-    def _attributes(self, node: Any, name: str, scope: Scope) -> dict[str, Any]:
+    def _attributes(self, node: onnx.NodeProto | _Holder, name: str, scope: Scope) -> dict[str, Attribute]:
         """The attributes of a node; those that a function passes on have the values that it was given."""
-        found: dict[str, Any] = {}
+        found: dict[str, Attribute] = {}
         for own in node.attribute:
             if own.ref_attr_name:
                 if scope.given is not None and own.ref_attr_name in scope.given:
@@ -433,7 +440,7 @@ class Importer:
             raise Refused(f"its body has {'; '.join(sorted(reasons))}"[:600], inputs)
         return [inner.things.get(name) for name in body.output]
 
-    def _body(self, body: Any, scope: Scope) -> None:
+    def _body(self, body: onnx.FunctionProto, scope: Scope) -> None:
         """Builds the nodes of a function, in which operands that were left out are left out."""
         absent = {name for name, thing in scope.things.items() if thing is None}
         nodes = []
@@ -448,12 +455,12 @@ class Importer:
             nodes.append(node)
         self.nodes(nodes, scope)
 
-    def _schema(self, node: Any, domain: str, version: int, call: Call | None = None) -> Any:
+    def _schema(self, node: onnx.NodeProto, domain: str, version: int, call: Call | None = None) -> Any:
         """The body of one of ONNX's functions; None where it isn't one."""
-        onnx = onnx_library()
+        library = onnx_library()
         try:
-            schema = onnx.defs.get_schema(node.op_type, version, domain)
-        except onnx.defs.SchemaError:
+            schema = library.defs.get_schema(node.op_type, version, domain)
+        except library.defs.SchemaError:
             return None
         if schema.has_function:
             return schema.function_body
@@ -461,25 +468,25 @@ class Importer:
             return None
         if call is None:
             return schema
-        types = [_type_of(onnx, thing) for thing in call.inputs]
+        types = [_type_of(library, thing) for thing in call.inputs]
         content = schema.get_context_dependent_function_with_opset_version(
             max(each for each in schema.context_dependent_function_opset_versions if each <= version),
-            _resolved(onnx, call).SerializeToString(),
+            _resolved(library, call).SerializeToString(),
             [each.SerializeToString() for each in types],
         )
-        body = onnx.FunctionProto()
+        body = library.FunctionProto()
         body.ParseFromString(content)
         return body if body.node else None
 
     @staticmethod
-    def _defaults(call: Call) -> list[Any]:
+    def _defaults(call: Call) -> list[onnx.AttributeProto]:
         """The attributes that one of ONNX's functions has where a node doesn't say others."""
         schema = onnx_library().defs.get_schema(call.op, call.version, call.domain)
         return [own.default_value for own in schema.attributes.values() if own.default_value.name]
 
     # -- graphs within graphs ----------------------------------------------------------------------------------------
 
-    def inner(self, graph: Any, given: Sequence[Thing]) -> list[Thing]:
+    def inner(self, graph: onnx.GraphProto, given: Sequence[Thing]) -> list[Thing]:
         """The results of a graph that is an attribute, for what its inputs are; Abandoned where it can't be built."""
         own = Scope(self._scope.versions, self._scope, given=self._scope.given)
         if len(given) != len(graph.input):
@@ -586,33 +593,35 @@ class Importer:
 class _Holder:
     """Attributes, as a node has them."""
 
-    attribute: Sequence[Any]
+    attribute: Sequence[onnx.AttributeProto]
 
 
 _UNKNOWN = "there is no such operator here"
 
 
-def _type_of(onnx: Any, thing: Thing | None) -> Any:
+def _type_of(library: ModuleType, thing: Thing | None) -> onnx.TypeProto:
     """The type of an operand, as schemas want it."""
     if thing is None:
-        return onnx.TypeProto()
+        empty: onnx.TypeProto = library.TypeProto()
+        return empty
     if isinstance(thing, Several):
         raise Refused("an operand is a sequence")
     number = next((number for number, dtype in NUMPY.items() if dtype == thing.dtype), 0)
     sizes = [size.constant if size.constant is not None else str(size) for size in thing.shape]
-    return onnx.helper.make_tensor_type_proto(number, sizes)
+    made: onnx.TypeProto = library.helper.make_tensor_type_proto(number, sizes)
+    return made
 
 
-def _resolved(onnx: Any, call: Call) -> Any:
+def _resolved(library: ModuleType, call: Call) -> onnx.NodeProto:
     """A node with the attributes that the function around it passes on."""
-    node = onnx.NodeProto()
+    node: onnx.NodeProto = library.NodeProto()
     node.CopyFrom(call.node)
     del node.attribute[:]
     for own in call.node.attribute:
         if not own.ref_attr_name:
             node.attribute.append(own)
         elif own.name in call.attributes:
-            node.attribute.append(onnx.helper.make_attribute(own.name, call.attributes[own.name]))
+            node.attribute.append(library.helper.make_attribute(own.name, call.attributes[own.name]))
     return node
 
 
@@ -627,12 +636,14 @@ def _word(text: str) -> str:
     return f"_{word}" if word[:1].isdigit() else word
 
 
-def _scope(name: str, node: Any) -> str:
+def _scope(name: str, node: onnx.NodeProto) -> str:
     """The name of the block that a node becomes: folders of names are scopes."""
     return name.strip("/").replace("/", ".") or str(node.op_type)
 
 
-def read(message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray], *, every: bool = False) -> Importer:
+def read(
+    message: onnx.ModelProto, tensors: Tensors, fixed: Mapping[str, np.ndarray], *, every: bool = False
+) -> Importer:
     """The importer of a model, after it ran; its arguments are those of `Importer`."""
     budgets.check("nodes", _count(message), "the model")
     importer = Importer(message, tensors, fixed, every=every)
@@ -640,7 +651,7 @@ def read(message: Any, tensors: Tensors, fixed: Mapping[str, np.ndarray], *, eve
     return importer
 
 
-def _count(message: Any) -> int:
+def _count(message: onnx.ModelProto) -> int:
     """Nodes of a model, without those in graphs within nodes."""
     return len(message.graph.node) + sum(len(own.node) for own in message.functions)
 

@@ -92,7 +92,7 @@ def by_family() -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def as_arrays(found: Any) -> list[np.ndarray]:
+def as_arrays(found: object) -> list[np.ndarray]:
     """What a fold gave, as a list of arrays: numpy gives elements of arrays of objects as they are."""
     arrays = []
     for each in found if isinstance(found, list | tuple) else [found]:

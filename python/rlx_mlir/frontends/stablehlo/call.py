@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -94,11 +94,12 @@ class Call:
 
     # -- attributes --------------------------------------------------------------------------------------------------
 
-    def attribute(self, name: str) -> Any:
+    def attribute(self, name: str) -> ir.Attribute:
         """An attribute; StablehloError where it isn't there."""
         if name not in self.op.attributes:
             raise StablehloError(f"'{self.op.name}' has no attribute '{name}'")
-        return self.op.attributes[name]
+        found: ir.Attribute = self.op.attributes[name]
+        return found
 
     def ints(self, name: str, default: Sequence[int] | None = None) -> list[int]:
         """Whole numbers."""

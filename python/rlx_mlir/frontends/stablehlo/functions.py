@@ -4,20 +4,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlx_mlir import checks
 from rlx_mlir.boundary import foreign_errors
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, StablehloError
 from rlx_mlir.place import located
 
 from .model import Argument, StablehloModel, built, words_of
 from .reader import generic_text
-from .source import jax_library, parsed_text
+from .source import Jax, jax_library, parsed_text
 
 if TYPE_CHECKING:
     from rlx_mlir.runtime.executable import Executable
@@ -31,12 +33,12 @@ class JaxProgram(StablehloModel):
         bound: by the number of an argument that is of parameters, what it is.
     """
 
-    bound: Mapping[int, Any]
-    _trees: tuple[Any, Any]
+    bound: Mapping[int, Jax]
+    _trees: tuple[Jax, Jax]
     _leaves: tuple[str | None, ...]
 
     @located
-    def compile(self, **options: Any) -> JaxExecutable:
+    def compile(self, **options: Option) -> JaxExecutable:
         """Compiles the module, and binds the parameters.
 
         Args:
@@ -64,7 +66,7 @@ class JaxExecutable:
         self.executable = executable
 
     @located
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Jax, **kwargs: Jax) -> Jax:
         """The function's results, arrays of numpy in the function's own structure.
 
         Args:
@@ -95,7 +97,11 @@ class JaxExecutable:
 
 @located
 def from_jax(
-    function: Any, *args: Any, params: int | Sequence[int] = (), name: str | None = None, **kwargs: Any
+    function: Callable[..., object],
+    *args: Jax,
+    params: int | Sequence[int] = (),
+    name: str | None = None,
+    **kwargs: Jax,
 ) -> JaxProgram:
     """A function of JAX as a module, by `jax.export`.
 
@@ -130,7 +136,9 @@ def from_jax(
     return of_exported(exported, name, {number: args[number] for number in chosen}, function)
 
 
-def of_exported(exported: Any, name: str, bound: Mapping[int, Any], function: Any = None) -> JaxProgram:
+def of_exported(
+    exported: Jax, name: str, bound: Mapping[int, Jax], function: Callable[..., object] | None = None
+) -> JaxProgram:
     """The program of an exported function.
 
     Args:
@@ -163,7 +171,7 @@ def deserialized(content: bytes, name: str | None) -> JaxProgram:
     return of_exported(exported, name or _name_of(exported.fun_name), {})
 
 
-def _paths(jax: Any, exported: Any, function: Any) -> list[str]:
+def _paths(jax: ModuleType, exported: Jax, function: Callable[..., object] | None) -> list[str]:
     """A name for each array of the arguments: `p.layers.0.wq`."""
     numbers = list(range(exported.in_tree.num_leaves))
     args, kwargs = jax.tree_util.tree_unflatten(exported.in_tree, numbers)
@@ -179,20 +187,24 @@ def _paths(jax: Any, exported: Any, function: Any) -> list[str]:
     return listed
 
 
-def _parameters(function: Any, count: int) -> list[str]:
+def _parameters(function: Callable[..., object] | None, count: int) -> list[str]:
     """Names of a function's first arguments."""
     try:
-        known = [
-            own.name
-            for own in inspect.signature(function).parameters.values()
-            if own.kind in (own.POSITIONAL_ONLY, own.POSITIONAL_OR_KEYWORD)
-        ]
+        known = (
+            []
+            if function is None
+            else [
+                own.name
+                for own in inspect.signature(function).parameters.values()
+                if own.kind in (own.POSITIONAL_ONLY, own.POSITIONAL_OR_KEYWORD)
+            ]
+        )
     except (TypeError, ValueError):
         known = []
     return [known[number] if number < len(known) else f"arg{number}" for number in range(count)]
 
 
-def _arrays(jax: Any, exported: Any, bound: Mapping[int, Any]) -> dict[int, np.ndarray]:
+def _arrays(jax: ModuleType, exported: Jax, bound: Mapping[int, Jax]) -> dict[int, np.ndarray]:
     """The arrays of arguments that are parameters, by their number among all arrays."""
     numbers = list(range(exported.in_tree.num_leaves))
     args, _ = jax.tree_util.tree_unflatten(exported.in_tree, numbers)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -199,7 +199,7 @@ def _aliased(main: ir.Operation) -> list[tuple[int, int]]:
     return pairs
 
 
-def _dictionaries(main: ir.Operation, name: str, count: int) -> list[Any]:
+def _dictionaries(main: ir.Operation, name: str, count: int) -> list[ir.DictAttr | dict[str, ir.Attribute]]:
     if name not in main.attributes:
         return [{}] * count
     return [ir.DictAttr(own) for own in ir.ArrayAttr(main.attributes[name])]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from . import attributes
 from .call import element_dtype
 from .registry import Refused
 
-_COMPARED: dict[str, Callable[..., Any]] = {
+_COMPARED: dict[str, Callable[..., np.ndarray]] = {
     "EQ": np.equal,
     "NE": np.not_equal,
     "LT": np.less,
@@ -23,7 +22,7 @@ _COMPARED: dict[str, Callable[..., Any]] = {
     "GT": np.greater,
     "GE": np.greater_equal,
 }
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.add": np.add,
     "stablehlo.subtract": np.subtract,
     "stablehlo.multiply": np.multiply,
@@ -104,7 +103,7 @@ def _samples(dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 
 #: What a function of two elements may be, by our words of reductions.
-_KINDS: dict[str, Callable[..., Any]] = {
+_KINDS: dict[str, Callable[..., np.ndarray]] = {
     "sum": np.add,
     "prod": np.multiply,
     "max": np.maximum,

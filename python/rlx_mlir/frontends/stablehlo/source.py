@@ -18,7 +18,8 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -36,6 +37,10 @@ _SECONDS, _BYTES_A_SECOND = 60, 1 << 20
 
 #: What the other process runs; the rest of the package isn't imported there.
 _PROGRAM = "import runpy, sys; sys.path[:] = sys.argv[2:]; runpy.run_path(sys.argv[1])['main']()"
+
+#: What belongs to JAX, which is a library that may be absent: arrays and other leaves, structures of them, and what
+#: `jax.export` makes.
+Jax: TypeAlias = Any
 
 
 def content_of(source: object) -> tuple[bytes, str]:
@@ -131,7 +136,7 @@ def _read_elsewhere(content: bytes, what: str, form: str) -> str:
     raise StablehloError(f"{what} doesn't parse as {form}: {shortened(reason.strip(), 300)}")
 
 
-def jax_library() -> Any:
+def jax_library() -> ModuleType:
     """The library `jax`; UnsupportedError says how to install it where it isn't."""
     try:
         import jax
@@ -140,4 +145,5 @@ def jax_library() -> Any:
         raise UnsupportedError(
             "functions of JAX need the library jax, which isn't installed: pip install 'rlx-mlir[jax]'"
         ) from None
-    return jax
+    library: ModuleType = jax
+    return library

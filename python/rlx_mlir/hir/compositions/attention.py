@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import Builders, composition, narrow, wide
 from rlx_mlir.hir.values import Value
@@ -173,7 +173,7 @@ def attention_backward(
     num_heads: int,
     num_kv_heads: int | None = None,
     layout: str = "packed",
-    **attributes: Any,
+    **attributes: PythonValue,
 ) -> tuple[Value, Value, Value]:
     """The gradients by scores; then products of them. Causal queries go in blocks, with the keys that these see."""
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
@@ -203,7 +203,7 @@ def gradients_beside_sinks(
     mask: Value | None,
     pos: Value | None,
     sinks: Value,
-    **attributes: Any,
+    **attributes: PythonValue,
 ) -> tuple[tuple[Value, Value, Value], Scores]:
     """The gradients by q, k and v of attention with sinks, and those by scores and sinks, which they are made of."""
     heads, layout = attributes["num_heads"], attributes.get("layout", "packed")
@@ -215,7 +215,11 @@ def gradients_beside_sinks(
 
 
 def _in_blocks(
-    m: Builders, given: Sequence[Value], others: Sequence[Value], ends: Sequence[int], attributes: dict[str, Any]
+    m: Builders,
+    given: Sequence[Value],
+    others: Sequence[Value],
+    ends: Sequence[int],
+    attributes: dict[str, PythonValue],
 ) -> tuple[Value, Value, Value]:
     """The gradients by q, k and v, [B, H, S, D], of causal attention, a block of queries at a time.
 

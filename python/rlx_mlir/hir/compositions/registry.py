@@ -16,16 +16,16 @@ a fused one, stays until `mir-decompose{all}` asks for its parts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rlx_mlir import ir
 from rlx_mlir.hir.graph import Graph
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.mir.registry import COMPOSITIONS
+from rlx_mlir.mir.registry import COMPOSITIONS, Registered
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Registered)
 
 
 class Builders(Graph, Images):

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rlx_mlir.attributes import PythonValue
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import Builders, composition
 from rlx_mlir.hir.values import Value
 
 
 @composition(mir.GaussianSplatRenderOp)
-def gaussian_splat_render(m: Builders, *operands: Value, radius_scale: float, **attributes: Any) -> Value:
+def gaussian_splat_render(m: Builders, *operands: Value, radius_scale: float, **attributes: PythonValue) -> Value:
     """rasterize(prepare(..)), and zeros where there is no splat"""
     prepared = m.gaussian_splat_prepare(*operands, radius_scale=radius_scale, **attributes)
     image = m.gaussian_splat_rasterize(prepared, operands[-1], **attributes)

@@ -19,7 +19,6 @@ many such sizes there are, the largest that is allowed, and the sizes; `names` a
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from rlx_mlir import chips, ir
 from rlx_mlir.codegen.gpu.kernel import COUNTS, MOST
@@ -138,7 +137,7 @@ def launches_to_calls(module: ir.Operation) -> None:
     numbers = {name: number for number, name in enumerate(kernel_names(module))}
     block = module.regions[0].blocks[0]
     texts: list[str] = []
-    places: list[Any] = []
+    places: list[object] = []
     for body in bodies(module):
         calls = _Calls(body, numbers)
         for op in found(body.operation, "nvgpu.tma.create.descriptor"):
@@ -171,10 +170,10 @@ class _Calls:
     def __init__(self, body: ir.AnyOp, numbers: dict[str, int]) -> None:
         self._body, self._numbers = body, numbers
         self._stem = str(body.name.value).removesuffix(".body")
-        self._maps: dict[Any, Any] = {}
+        self._maps: dict[object, object] = {}
         self._done: list[ir.AnyOp] = []
         self.texts: list[str] = []
-        self.places: list[Any] = []
+        self.places: list[object] = []
 
     def finish(self) -> None:
         """Erases what was replaced, and views that nothing reads any more."""

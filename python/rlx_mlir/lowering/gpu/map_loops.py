@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mlir.dialects import arith, memref, scf
 
@@ -270,7 +269,7 @@ class _Nest:
     def _reduce(
         self,
         loops: list[ir.Value | None],
-        start: list[Any],
+        start: Sequence[ir.Value | None],
         steps: list[tuple[ir.Value, ir.Value]],
         *,
         blocked: bool = False,
@@ -293,9 +292,10 @@ class _Nest:
             scf.YieldOp(self._reduce(inner, list(loop.inner_iter_args), steps[1:], blocked=blocked))
         return list(loop.results)
 
-    def _blocks(self, loops: list[ir.Value | None], start: ir.Value, lane: ir.Value) -> list[ir.Value]:
+    def _blocks(self, loops: list[ir.Value | None], start: ir.Value | None, lane: ir.Value) -> list[ir.Value]:
         """A thread's sum along the innermost reduction, in blocks; what joining them loses is carried along."""
         size = indices([self.sizes[self.reduced[-1]]])[0]
+        assert start is not None  # the sum is read
         kind = start.type
         blocks = scf.ForOp(number(0), size, number(WARP * TURNS), [start, _scalar(kind, 0.0)])
         with ir.InsertionPoint(blocks.body):

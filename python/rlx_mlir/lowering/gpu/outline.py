@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from mlir.dialects import memref
 
@@ -61,7 +60,7 @@ class _Outliner:
     def __init__(self, body: ir.AnyOp, launch: ir.AnyOp, kernels: ir.AnyOp, name: str) -> None:
         self._body, self._launch, self._kernels, self._name = body, launch, kernels, name
         self._mapping: dict[ir.Value, ir.Value] = {}
-        self._anchor: Any = None
+        self._anchor: ir.OpView | None = None
 
     def run(self) -> None:
         """Makes the kernel, and calls it in place of the launch."""

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from rlx_mlir import chips, ir
 from rlx_mlir.attributes import python_value
@@ -118,7 +117,7 @@ def _binaries(module: ir.AnyModule) -> list[ir.AnyOp]:
     return [op for op in block.operations if op.operation.name == "gpu.binary"]
 
 
-def _objects(module: ir.AnyModule, kind: str) -> list[Any]:
+def _objects(module: ir.AnyModule, kind: str) -> list[ir.Attribute]:
     from mlir.dialects import gpu
 
     objects = [gpu.ObjectAttr(o) for op in _binaries(module) for o in op.operation.attributes["objects"]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir import chips, ir
 from rlx_mlir.attributes import python_value
@@ -24,7 +24,7 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.lowering.functions import argument_attributes, entry_function, kernel_class
 from rlx_mlir.lowering.gpu.build import KERNELS, gpu_module
 from rlx_mlir.lowering.groups import BROADCASTS
-from rlx_mlir.lowering.kernel_specs import READERS, read_broadcast, read_rows
+from rlx_mlir.lowering.kernel_specs import READERS, Spec, read_broadcast, read_rows
 from rlx_mlir.lowering.kernels import kernel_name, replace_kernels
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.tuning.choices import Chosen, read_choices
@@ -51,7 +51,7 @@ class Request:
     """
 
     name: str
-    spec: Any
+    spec: Spec
     chip: str
     constants: frozenset[int] = frozenset()
     choices: Chosen = field(default_factory=Chosen)

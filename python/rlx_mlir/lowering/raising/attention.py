@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
-from typing import Any
 
 from rlx_mlir import ir
-from rlx_mlir.attributes import python_value
+from rlx_mlir.attributes import PythonValue, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.fuse import drops_rounding
 from rlx_mlir.lowering.raising.matching import Raising, axis_of, element, factors, number, producer, sides
@@ -294,7 +293,7 @@ def _layout(op: mir.AttentionOp) -> str:
     return str(python_value(op.layout))
 
 
-def _again(op: mir.AttentionOp, **changed: Any) -> Any:
+def _again(op: mir.AttentionOp, **changed: PythonValue) -> ir.OpView:
     """The operation with some of its operands and attributes changed."""
     kept = {
         "mask": op.mask,

@@ -6,8 +6,6 @@ Each is found without weights first, and takes these one after the other.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rlx_mlir import ir
@@ -36,7 +34,7 @@ def add_patterns(raising: Raising) -> None:
     """Adds the patterns of this family."""
 
     @raising.pattern(mir.MulOp, mir.DivOp)
-    def raise_norm(op: Any, rewriter: Rewriter) -> None:
+    def raise_norm(op: ir.OpView, rewriter: Rewriter) -> None:
         """x / sqrt(mean(x^2) + eps) -> rms_norm(x); with x - mean(x) in place of x, layer_norm(x)"""
         for x, scale in sides(op) if isinstance(op, mir.MulOp) else ((op.lhs, op.rhs),):
             deviation = _deviation(scale, reciprocal=isinstance(op, mir.MulOp))
@@ -81,7 +79,7 @@ def add_patterns(raising: Raising) -> None:
         return None
 
 
-def _replaced(raising: Raising, op: Any, rewriter: Rewriter, x: ir.Value, eps: float) -> None:
+def _replaced(raising: Raising, op: ir.OpView, rewriter: Rewriter, x: ir.Value, eps: float) -> None:
     """Puts a norm without weights in the place of an operation."""
     size = raising.dims(x)[-1].constant
     if size is None:

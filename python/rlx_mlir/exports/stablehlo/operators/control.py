@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,9 @@ def _while(
     return _looped(w, carried, holds, step)[:count]
 
 
-def _looped(w: Writing, carried: Sequence[Tensor], holds: Any, step: Any) -> list[Tensor]:
+def _looped(
+    w: Writing, carried: Sequence[Tensor], holds: Callable[..., list[Tensor]], step: Callable[..., list[Tensor]]
+) -> list[Tensor]:
     types = [_type(value) for value in carried]
     regions = [w.region(types, build)[0] for build in (holds, step)]
     found: list[Tensor] = w.ops("while", carried, types, "", regions)

@@ -4,22 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+
+from rlx_mlir.attributes import PythonValue
 
 #: By the name of an operation: of its attributes, why it isn't written; '' where it is.
-REFUSALS: dict[str, Callable[[Mapping[str, Any]], str]] = {}
+REFUSALS: dict[str, Callable[[Mapping[str, PythonValue]], str]] = {}
 
 
-def _of_groups(attributes: Mapping[str, Any]) -> str:
+def _of_groups(attributes: Mapping[str, PythonValue]) -> str:
     groups = attributes.get("groups", 1) or 1
     return f"of {groups} groups" if groups != 1 else ""
 
 
-def _of_schemes(attributes: Mapping[str, Any]) -> str:
+def _of_schemes(attributes: Mapping[str, PythonValue]) -> str:
     return "keys or values that are blocks" if {"k_scheme", "v_scheme"} & attributes.keys() else ""
 
 
-def _of_blocks(attributes: Mapping[str, Any]) -> str:
+def _of_blocks(attributes: Mapping[str, PythonValue]) -> str:
     return "a cache of blocks" if "scheme" in attributes else ""
 
 
@@ -28,7 +29,7 @@ STATIC = frozenset({"mir.cache_update"})
 _STATIC_FAMILIES = ("control",)
 
 
-def needs_numbers(name: str, handler: Callable[..., Any]) -> bool:
+def needs_numbers(name: str, handler: Callable[..., object]) -> bool:
     """Whether an operation is written of sizes that are numbers alone."""
     return name in STATIC or handler.__module__.rpartition(".")[2] in _STATIC_FAMILIES
 

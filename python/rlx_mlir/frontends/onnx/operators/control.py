@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,16 +15,21 @@ from rlx_mlir.hir import Value
 from ..call import Call
 from ..registry import Refused, operator
 
+if TYPE_CHECKING:
+    import onnx
+
+
 #: Steps of a loop that are built one by one where their number is known: then shapes may change from step to step.
 MOST_UNROLLED = 64
 
 
-def _graph(call: Call, name: str) -> Any:
+def _graph(call: Call, name: str) -> onnx.GraphProto:
     """A graph that is an attribute."""
     found = call.attributes.get(name)
     if found is None or not hasattr(found, "node"):
         raise OnnxError(f"node '{call.name}' ({call.op}) needs a graph '{name}'")
-    return found
+    graph: onnx.GraphProto = found
+    return graph
 
 
 def _values(call: Call, things: Sequence[Thing]) -> list[Value]:
@@ -53,7 +58,7 @@ def _if(call: Call) -> list[Thing]:
         return call.importer.inner(_graph(call, "then_branch" if known.reshape(-1)[0] else "else_branch"), [])
     branches = [_graph(call, name) for name in ("then_branch", "else_branch")]
 
-    def branch(graph: Any) -> Any:
+    def branch(graph: onnx.GraphProto) -> Callable[[], tuple[Value, ...]]:
         def build() -> tuple[Value, ...]:
             with call.importer.region():
                 return tuple(_values(call, call.importer.inner(graph, [])))
@@ -102,7 +107,7 @@ def _known_number(tensor: Tensor | None) -> int | None:
     return int(tensor.numbers.reshape(-1)[0])
 
 
-def _unrolled(call: Call, body: Any, carried: list[Thing], count: int) -> list[Thing] | None:
+def _unrolled(call: Call, body: onnx.GraphProto, carried: list[Thing], count: int) -> list[Thing] | None:
     """The results of a loop whose steps are built one by one; None where calls decide how many there are."""
     stacked: list[list[Tensor]] = [[] for _ in range(len(body.output) - len(carried) - 1)]
     things = list(carried)
@@ -135,7 +140,9 @@ def _stack(call: Call, tensors: Sequence[Tensor]) -> Tensor:
     return call.out(call.m.concat(rows, 0) if len(rows) > 1 else rows[0])
 
 
-def _while(call: Call, body: Any, carried: list[Thing], trips: Tensor | None, go_on: Tensor | None) -> list[Thing]:
+def _while(
+    call: Call, body: onnx.GraphProto, carried: list[Thing], trips: Tensor | None, go_on: Tensor | None
+) -> list[Thing]:
     """A loop whose number of steps calls decide."""
     m = call.m
     inits = [m.constant(np.int64(0)), m.constant(np.bool_(True)) if go_on is None else _truth(call, go_on)]

@@ -8,7 +8,6 @@ Arrays of sizes hold `Size` objects, for which numpy's functions that move eleme
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def _sizes(array: Array) -> Array:
     return array_of_sizes([Size.of(int(entry)) for entry in array.reshape(-1)]).reshape(array.shape)
 
 
-def _each(function: Callable[..., Any], *arrays: Array) -> Array | None:
+def _each(function: Callable[..., object], *arrays: Array) -> Array | None:
     """What a function of sizes gives of each element, as an array of objects; None where it is None for one."""
     wide = np.broadcast_arrays(*arrays)
     found = np.empty(wide[0].shape, object)
@@ -125,7 +124,7 @@ def _slice(
 ) -> Array | None:
     if _is_sizes(*(each for each in (starts, stops, axes, steps) if each is not None)):
         return None
-    key: list[Any] = [slice(None)] * x.ndim
+    key: list[slice] = [slice(None)] * x.ndim
     for number, start in enumerate(starts.reshape(-1)):
         axis = int(axes.reshape(-1)[number]) if axes is not None else number
         step = int(steps.reshape(-1)[number]) if steps is not None else 1
@@ -185,7 +184,7 @@ def _range(call: Call, start: Array, limit: Array, step: Array) -> Array | None:
 # Arithmetic -----------------------------------------------------------------------------------------
 
 
-def _binary(name: str, of_sizes: Callable[[Size, Size], Any], of_numbers: Callable[[Array, Array], Array]) -> None:
+def _binary(name: str, of_sizes: Callable[[Size, Size], object], of_numbers: Callable[[Array, Array], Array]) -> None:
     """A function of two elements: of sizes one by one, None where it doesn't decide."""
 
     @fold(name)

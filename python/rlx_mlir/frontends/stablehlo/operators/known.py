@@ -85,13 +85,13 @@ _SIZES: dict[str, Callable[[Size, Size], Size]] = {
 }
 
 
-def _towards_zero(a: Any, b: Any) -> Any:
+def _towards_zero(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         quotient = np.where(b == 0, -1, np.abs(a) // np.maximum(np.abs(b), 1) * np.sign(a) * np.sign(b))
     return quotient.astype(a.dtype)
 
 
-_NUMBERS: dict[str, Callable[..., Any]] = {
+_NUMBERS: dict[str, Callable[..., np.ndarray]] = {
     "add": np.add,
     "subtract": np.subtract,
     "multiply": np.multiply,
