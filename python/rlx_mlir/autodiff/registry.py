@@ -38,6 +38,7 @@ from rlx_mlir.attributes import PythonValue
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.hir.shapes import in_type_of
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
@@ -281,14 +282,7 @@ def filled(m: Builders, x: Value, number: float) -> Value:
 def reshaped(m: Builders, x: Value, like: Value) -> Value:
     """The elements of a value in the shape of another, and in its type: where that isn't static, this isn't either."""
     found = m.reshape(x, m.sizes_of(like))
-    if found._handle.type == like._handle.type:
-        return found
-    type = ir.RankedTensorType(like._handle.type)  # a size may be known where the type doesn't say it
-    dynamic = [axis for axis in range(type.rank) if type.is_dynamic_dim(axis)]
-    entries = [-3 if axis in dynamic else type.get_dim_size(axis) for axis in range(type.rank)]
-    words = [ir.StringAttr.get(f"d{number}", m._context) for number in range(len(dynamic))]
-    attributes = {"new_shape": entries, "sizes": ir.ArrayAttr.get(words, m._context), "like_dims": dynamic}
-    return m.expression("mir.reshape", {"x": x, "like": [like] * len(dynamic)}, attributes)
+    return found if found._handle.type == like._handle.type else in_type_of(m, x, like)
 
 
 def fitted(m: Builders, op: ir.Operation, change: Value, like: Value) -> Value:

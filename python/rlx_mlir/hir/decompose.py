@@ -11,6 +11,8 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.graph import empty_module
 from rlx_mlir.hir.inlining import add_argument, inline_built
+from rlx_mlir.hir.shapes import in_type_of
+from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import COMPOSITIONS, TO_LINALG, Registered, call_arguments
 from rlx_mlir.rewriting import Option, compiler_pass, operations
@@ -104,9 +106,25 @@ def decompose_into(op: ir.Operation, dims: dict[ir.Value, Dims], build: Register
     operands = [add_argument(graph, operand.type, known) for operand, known in zip(op.operands, named, strict=True)]
     values, attributes = call_arguments(op, operands)
     built = build(graph, *values, **attributes)
-    handles = [value._resolve() for value in (built if isinstance(built, tuple | list) else [built])]
+    results = [
+        _in_type(graph, value, result.type, operands)
+        for value, result in zip(built if isinstance(built, tuple | list) else [built], op.results, strict=True)
+    ]
+    handles = [value._resolve() for value in results]
     _check(op, graph, handles, dims, meanings)
     inline_built(graph, op, handles, dims)
+
+
+def _in_type(graph: Builders, value: Value, wanted: ir.Type, operands: Sequence[Value]) -> Value:
+    """The value in the type that an operation's result has, where that is an operand's, and says less of the sizes.
+
+    So is it where another operand knows a size: what is built of both knows it, too.
+    """
+    own, type = ir.RankedTensorType(value._resolve().type), ir.RankedTensorType(wanted)
+    if own == type or own.rank != type.rank or own.element_type != type.element_type:
+        return value
+    like = next((operand for operand in operands if operand._resolve().type == type), None)
+    return value if like is None else in_type_of(graph, value, like)
 
 
 def _named(op: ir.Operation, dims: dict[ir.Value, Dims]) -> tuple[list[Dims], dict[str, Size]]:

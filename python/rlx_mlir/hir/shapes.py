@@ -35,6 +35,16 @@ def _position(start: Value | int) -> Value | np.ndarray | int:
         raise place.caller().error(f"'start' is a number of 64 bits, but got {start}") from None
 
 
+def in_type_of(m: Emitting, x: Value, like: Value) -> Value:
+    """The elements of x in the type of a value of the same number of elements, whose sizes its type may not say."""
+    type, context = ir.RankedTensorType(like._handle.type), like._handle.context
+    dynamic = [axis for axis in range(type.rank) if type.is_dynamic_dim(axis)]
+    entries = [-3 if axis in dynamic else type.get_dim_size(axis) for axis in range(type.rank)]
+    words = [ir.StringAttr.get(f"d{number}", context) for number in range(len(dynamic))]
+    attributes = {"new_shape": entries, "sizes": ir.ArrayAttr.get(words, context), "like_dims": dynamic}
+    return m._emit("mir.reshape", {"x": x, "like": [like] * len(dynamic)}, attributes)[0]
+
+
 class Shapes(Emitting):
     """The builders; what they need of a graph is abstract here."""
 

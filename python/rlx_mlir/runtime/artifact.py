@@ -235,12 +235,12 @@ class Artifact:
 
     def to_bytes(self) -> bytes:
         """The artefact as one file with a checksum."""
-        description = asdict(self)
+        description = {own.name: getattr(self, own.name) for own in fields(self)}
         code = description.pop("code")
         device_code = description.pop("device_code")
         payload: bytes = code + device_code + description.pop("cubin")
         description["device_bytes"] = len(device_code)
-        header = json.dumps(description, separators=(",", ":")).encode()
+        header = json.dumps(description, separators=(",", ":"), default=asdict).encode()
         digest = hashlib.sha256(_LENGTHS.pack(len(header), len(code)) + header + payload).digest()
         return _HEADER.pack(MAGIC, VERSION, len(header), len(code), digest) + header + payload
 

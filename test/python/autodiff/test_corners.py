@@ -104,7 +104,12 @@ OTHERS = {
     "a norm of nothing that the type doesn't know": Case(
         lambda b, x, g: b.rms_norm(b.slice(x, 1, "n"), g),
         {"x": normal(2, 3).sized(2, "n"), "g": normal(0)},
-        orders=1,
+    ),
+    "a norm whose factor knows the size": Case(
+        lambda b, x, g: b.rms_norm(x, g), {"x": normal(2, 5).sized(2, "n"), "g": normal(5)}
+    ),
+    "a norm with a mean whose factor knows the size": Case(
+        lambda b, x, g: b.layer_norm(x, g), {"x": normal(2, 5).sized(2, "n"), "g": normal(5)}
     ),
     "a slice beyond the end": Case(lambda b, x: b.slice(x, 0, 3), {"x": normal(2)}),
     "a slice from the end on": Case(lambda b, x: b.slice(x, 1, "n"), {"x": normal(3, 3).sized("n", "n")}),

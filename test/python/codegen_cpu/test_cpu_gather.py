@@ -16,6 +16,7 @@ from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.program import IDENTITY, Program, Step
 from rlx_mlir.codegen.specs import GatherSpec
+from rlx_mlir.formats import FORMATS, decode, encode, get_format
 from rlx_mlir.mir import REFERENCES
 
 DTYPES: dict[str, Any] = {
@@ -92,8 +93,57 @@ def test_what_has_no_template() -> None:
         with pytest.raises(UnsupportedByTemplate, match=f"gathers of {element.split('<')[0]}"):
             configure("k", spec, TARGETS[512])
     program = Program((Step("neg", (("acc", 0),)),))
-    for own in ({"scheme": "q4_1"}, {"program": program}):
-        given = {"program": IDENTITY, **own}
-        spec = GatherSpec("memref<4x20xi8>", "memref<3xi32>", (), ("memref<3x32xf32>",), 0, 0, (0, 1), **given)
-        with pytest.raises(UnsupportedByTemplate, match="packed rows, and operations on entries"):
+    spec = GatherSpec("memref<4x20xf32>", "memref<3xi32>", (), ("memref<3x20xf32>",), 0, 0, (0, 1), program)
+    with pytest.raises(UnsupportedByTemplate, match="operations on entries"):
+        configure("k", spec, TARGETS[512])
+
+
+# -- packed tables -----------------------------------------------------------------------------------------------------
+
+
+def packed_spec(scheme: str, k: int, rows: int, count: int, dtype: str = "f32", layout: str = "rows") -> GatherSpec:
+    table = memref([rows, get_format(scheme).row_bytes(k)], "i8")
+    result = memref([count, k], dtype)
+    packed = {"scheme": scheme, "layout": layout, "k": k}
+    return GatherSpec(table, memref([count], "i32"), (), (result,), 0, 0, (0, 1), IDENTITY, **packed)
+
+
+def decoded(scheme: str, target: Target, blocks: int, dtype: str = "f32") -> None:
+    """Compares decoded rows with the reference's, bit for bit, whole and cut; indices beyond the table are clamped."""
+    fmt = get_format(scheme)
+    k = blocks * (fmt.block if fmt.dense is None else 16)
+    rng = np.random.default_rng(blocks)
+    table = encode(scheme, (rng.standard_normal((9, k)) * 3).astype(np.float32)).view(np.int8)
+    indices = np.array([8, 0, -1, 3, 99], np.int32)
+    wanted = decode(scheme, table.view(np.uint8), k)[np.clip(indices, 0, 8)].astype(DTYPES[dtype])
+    spec = packed_spec(scheme, k, 9, 5, dtype)
+    kernel = compiled("k", emit_gather("k", configure("k", spec, target), target))
+    for cuts in (None, [1, 3]):
+        (found,) = kernel([table, indices], [wanted], cuts)
+        assert found.tobytes() == wanted.tobytes()
+
+
+PLAIN = [fmt.name for fmt in FORMATS.values() if fmt.encodable and (fmt.dense is not None or fmt.is_plain)]
+
+
+@pytest.mark.parametrize("scheme", PLAIN)
+def test_packed_rows(scheme: str) -> None:
+    for target in TARGETS.values():
+        decoded(scheme, target, 1)
+    decoded(scheme, TARGETS[512], 3)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_packed_rows_are_rounded_once(dtype: str) -> None:
+    for target in TARGETS.values():
+        decoded("q4_1", target, 2, dtype)
+
+
+def test_packed_rows_without_a_template() -> None:
+    for spec, what in (
+        (packed_spec("q4_1", 64, 9, 5, layout="panels"), "a table in panels with rows of 64 elements"),
+        (packed_spec("f16", 17, 9, 5), "a table in rows with rows of 17 elements"),
+        (packed_spec("iq4_nl", 64, 9, 5), "iq4_nl isn't of integers in planes"),
+    ):
+        with pytest.raises(UnsupportedByTemplate, match=what):
             configure("k", spec, TARGETS[512])

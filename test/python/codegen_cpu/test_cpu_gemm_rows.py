@@ -12,9 +12,10 @@ from cpu_harness import RESIDUAL, TARGETS, compiled
 from packed_harness import encoded
 
 from rlx_mlir import formats
-from rlx_mlir.codegen.cpu.gemm import gemm_dense
+from rlx_mlir.codegen.cpu.gemm import UNIT_ROWS, gemm_dense
+from rlx_mlir.codegen.cpu.gemm_digits import gemm_digits
 from rlx_mlir.codegen.cpu.gemm_packed import ROW_BLOCK, are_single_rows, gemm_panels
-from rlx_mlir.codegen.cpu.kernel import Product
+from rlx_mlir.codegen.cpu.kernel import Product, block_counts, needed_tiles
 from rlx_mlir.codegen.cpu.registry import generate
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Program
 from rlx_mlir.codegen.specs import ProductSpec
@@ -156,3 +157,33 @@ def test_tiles_are_for_other_rows(kind: str, scheme: str, element: str, weight: 
     names = list(found.values())
     assert names[:3] == [wanted] * 3
     assert all(name.startswith("gemm_amx") for name in names[3:])
+
+
+@pytest.mark.parametrize("path", ["dense", "digits"])
+def test_rows_that_are_known_need_fewer_tiles(path: str) -> None:
+    """Code for known numbers of rows has the tiles that cover them, and gives the bits of code for any number."""
+    n, k = 33, 64
+    target = replace(TARGETS[512], features=TARGETS[512].features | {"avx512vnni"})
+    x = np.random.default_rng(0).standard_normal((2 * UNIT_ROWS + 3, k), np.float32)
+    weight = weight_of("panels" if path == "digits" else "dense", n, k, "q4_1", "f32", 0)
+
+    def kernel(rows: int | None) -> str:
+        product = Product("product", (rows, k), n)
+        return gemm_digits(target, product, "q4_1") if path == "digits" else gemm_dense(target, product)
+
+    anything = kernel(None)
+    expected = compiled("product", anything)([x, weight], [np.zeros((len(x), n), np.float32)])[0]
+    for rows in (5, ROW_BLOCK, ROW_BLOCK + 1, UNIT_ROWS - 1, 2 * UNIT_ROWS, 2 * UNIT_ROWS + 1, 2 * UNIT_ROWS + 3):
+        text = kernel(rows)
+        found = compiled("product", text)([x[:rows], weight], [np.zeros((rows, n), np.float32)])[0]
+        assert found.tobytes() == expected[:rows].tobytes(), f"{rows} rows"
+        assert text.count("\n") < anything.count("\n"), f"{rows} rows"
+
+
+def test_tiles_that_cover_rows() -> None:
+    assert needed_tiles((6, 4, 2, 1), (0,)) == ()
+    assert needed_tiles((6, 4, 2, 1), (12, 16)) == (6, 4)
+    assert needed_tiles((6, 4, 2, 1), (11,)) == (6, 4, 1)
+    assert block_counts(5, 8) == [5]
+    assert block_counts(16, 8) == [8, 0]
+    assert block_counts(19, 8) == [8, 3]

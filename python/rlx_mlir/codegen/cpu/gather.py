@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gathers from dense tables: result [B, O, I, T] = table [B, O, N, T] at indices [B, I], copied entry by entry.
+"""Gathers: result [B, O, I, T] = table [B, O, N, T] at indices [B, I], copied entry by entry.
 
 A unit is a block of about `UNIT` bytes of the result: of indices, and where these are few, of the parts of the table
-that they choose from. Entries are copied by vectors; single numbers, where T is 1, one by one.
+that they choose from. Entries are copied by vectors; single numbers, where T is 1, one by one. Rows of a packed table
+are decoded block by block.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, v
 from rlx_mlir.codegen.specs import GatherSpec
 
 from . import UnsupportedByTemplate
+from .file_rows import FileRows
 from .kernel import Scratch, write_kernel
 from .registry import Generator
-from .target import ELEMENT_BITS, Target
+from .target import ELEMENT_BITS, Target, rounded
 
 __all__ = ["emit_gather"]
 
@@ -31,12 +33,18 @@ _FAR = float(1 << 62)
 
 
 def configure(name: str, spec: GatherSpec, target: Target) -> GatherSpec:
-    """The kernel as it is; UnsupportedByTemplate for packed tables, operations on what is read, and elements without a
-    width in bytes."""
+    """The kernel as it is; UnsupportedByTemplate for operations on what is read, for elements without a width in bytes,
+    and for packed tables that `FileRows` doesn't read, or in another order than that of files."""
     element = element_of(spec.table)
-    if spec.scheme or spec.program.steps:
-        raise UnsupportedByTemplate(f"{name}: gathers of packed rows, and operations on entries, have no template")
-    if element.removeprefix("u") not in ELEMENT_BITS:
+    if spec.program.steps:
+        raise UnsupportedByTemplate(f"{name}: gathers with operations on entries have no template")
+    if spec.scheme:
+        rows = FileRows(target, spec.scheme)
+        if spec.layout != "rows" or spec.k % rows.step:
+            raise UnsupportedByTemplate(
+                f"{name}: a table in {spec.layout} with rows of {spec.k} elements has no template"
+            )
+    elif element.removeprefix("u") not in ELEMENT_BITS:
         raise UnsupportedByTemplate(f"{name}: gathers of {element} have no template")
     return spec
 
@@ -79,7 +87,11 @@ class _Gather:
         self.columns = self._product(self.table, range(spec.axis + 1, rank))
         self.parts = self._product(self.indices, range(batch)) * self.outer
         self.is_batched = batch > 0
+        self.rows = FileRows(target, spec.scheme) if spec.scheme else None
+        self.target, self.k, self.result = target, spec.k, element_of(spec.results[0])
         width = (self.columns if isinstance(self.columns, int) else UNKNOWN) * (bits // 8)
+        if self.rows is not None:
+            width = spec.k * ELEMENT_BITS[self.result] // 8
         self.most = max(UNIT // max(width, 1), 1)
         """Indices of a unit, and entries."""
         self.blocks = em.iceildiv(self.count, self.most)
@@ -114,7 +126,10 @@ class _Gather:
             source, target = part.iv * self.entries, part.iv * self.count
             with em.loop(begin, end, hint="i") as i:
                 entry = self._chosen(batch * self.count + i.iv)
-                self._copy((source + entry) * self.columns, (target + i.iv) * self.columns)
+                if self.rows is not None:
+                    self._decode(self.rows, entry * self.columns, i.iv * self.k)
+                else:
+                    self._copy((source + entry) * self.columns, (target + i.iv) * self.columns)
 
     def _chosen(self, place: Index) -> Value:
         """An index: without its fraction, inside of the table; NaN is 0."""
@@ -129,6 +144,15 @@ class _Gather:
             index = em.cast("arith.extsi", index, "i64")
         chosen = em.cast("arith.index_cast", index, "index")
         return em.binary("arith.maxsi", em.binary("arith.minsi", chosen, em.index(self.entries - 1)), em.index(0))
+
+    def _decode(self, rows: FileRows, source: Index, target: Index) -> None:
+        """One row of a packed table."""
+        em, step = self.em, rows.step
+        with em.loop(0, self.k // step, hint="block") as block:
+            values = rows.elements(em, self.table, source + block.iv * rows.step_bytes)
+            for number, value in enumerate(values):
+                place = target + block.iv * step + number * rows.lanes
+                em.vstore(rounded(em, self.target, value, self.result), self.out, [place])
 
     def _copy(self, source: Index, target: Index) -> None:
         """One entry."""

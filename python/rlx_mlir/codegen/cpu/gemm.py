@@ -142,7 +142,11 @@ class _Tiled:
         parts = self.parts(em, values, scratch)
         rows, blocks, size = self._rows(em, values[0])
         x = em.rows(values[0])
-        tiles = ExactTiles(em, self.target, self.product, x, values, outputs, parts, self.groups, self.block)
+        counts: tuple[int, ...] = ()
+        if isinstance(rows, int) and isinstance(size, int) and isinstance(blocks, int):
+            counts = tuple({min(max(rows - block * size, 0), size) for block in range(blocks)})
+        groups = self.groups
+        tiles = ExactTiles(em, self.target, self.product, x, values, outputs, parts, groups, self.block, counts)
         with em.loop(begin, end, hint="unit") as unit:
             column, first = unit.iv // blocks, unit.iv % blocks * size
             count = rows if isinstance(blocks, int) and blocks == 1 else em.imin(em.imax(rows - first, 0), size)

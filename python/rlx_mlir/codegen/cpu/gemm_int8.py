@@ -32,7 +32,17 @@ from .digits import BASE_BITS, has_room
 from .gemm_amx import SIDE
 from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
 from .gemm_packed import PREFETCH_BYTES, REGISTER_TILES, are_single_rows, panels_per_unit, tile_groups
-from .kernel import Accumulators, Product, Scratch, row_blocks, row_count, row_tiles, write_product
+from .kernel import (
+    Accumulators,
+    Product,
+    Scratch,
+    block_counts,
+    needed_tiles,
+    row_blocks,
+    row_count,
+    row_tiles,
+    write_product,
+)
 from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_operands, panel_product
 from .quantized_rows import ROW_BLOCK, GivenRows, QuantizedRows, Rows, Tables
 from .registry import Generator
@@ -150,6 +160,8 @@ class IntegerProduct:
         # AVX2 has no sums of bytes in 32 bits: loading weights once for all digits leaves registers for one row.
         self._together = self._few or (self._digits > 1 and by_avx2(target))
         self._sizes = (1,) if self._together and not self._few else _tile_rows(target, product.rows, self._few)
+        if product.rows is not None and self._digits > 1 and not self._tiled:
+            self._sizes = needed_tiles(self._sizes, block_counts(product.rows, ROW_BLOCK)) or self._sizes
         # Rows of sequences may be few, though their number isn't known here: then they have such code, too.
         most = FEW_ROWS // self._digits if product.rows is None and are_single_rows(product.x_shape) else 0
         self._of_few = [

@@ -32,6 +32,7 @@ from .kernel import (
     RowReader,
     Scratch,
     add_products,
+    needed_tiles,
     row_blocks,
     row_count,
     row_tiles,
@@ -144,6 +145,7 @@ class ExactTiles:
             the products' type.
         groups: the tiles of a unit, side by side.
         block: elements of K that are decoded at once, as of `block_length`.
+        counts: the numbers of rows that units have, where they are known: no code is made for tiles of others.
     """
 
     em: Emitter
@@ -155,6 +157,7 @@ class ExactTiles:
     parts: tuple[Accumulators, RowReader, Value]
     groups: Sequence[Group]
     block: int
+    counts: Sequence[int] = ()
 
     @property
     def _blocked(self) -> bool:
@@ -178,6 +181,7 @@ class ExactTiles:
         first_row, count = rows
         vectors = (shape_of(decoded.type)[-1] or 0) // accumulators.lanes
         sizes = tile_rows(self.target, vectors)
+        sizes = needed_tiles(sizes, self.counts) if self.counts else sizes
 
         def over_rows(k0: Index, k1: Index) -> None:
             loads = [decode(g, k0, k1, decoded) for g in range(len(self.groups))]

@@ -29,8 +29,10 @@ __all__ = [
     "RowReader",
     "Scratch",
     "add_products",
+    "block_counts",
     "line_columns",
     "need_floats",
+    "needed_tiles",
     "row_blocks",
     "row_count",
     "row_tiles",
@@ -240,13 +242,30 @@ def row_tiles(
         done = done + count * size
 
 
+def needed_tiles(sizes: Sequence[int], counts: Iterable[int]) -> tuple[int, ...]:
+    """Those of `sizes` by which `row_tiles` covers these numbers of rows: of the others no code is needed."""
+    needed = set()
+    for count in counts:
+        for size in sizes:
+            if count >= size:
+                needed.add(size)
+                count %= size
+    return tuple(size for size in sizes if size in needed)
+
+
+def block_counts(rows: int, most: int) -> list[int]:
+    """How many rows the blocks of `row_blocks` have."""
+    return [rows] if rows <= most else [most, rows % most]
+
+
 def row_blocks(em: Emitter, rows: Index, most: int, block: Callable[[Index, Index], None]) -> None:
     """Covers all rows by blocks of at most `most`: block(first row, count)."""
     if isinstance(rows, int) and rows <= most:
         block(0, rows)
         return
     with em.loop(0, rows, most, hint="rows") as loop:
-        block(loop.iv, em.imin(rows - loop.iv, most))
+        is_whole = isinstance(rows, int) and rows % most == 0
+        block(loop.iv, most if is_whole else em.imin(rows - loop.iv, most))
 
 
 class FloatElements(Protocol):

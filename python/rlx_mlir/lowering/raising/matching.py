@@ -68,9 +68,20 @@ class Raising:
         return found
 
     def replace(self, rewriter: Rewriter, op: ir.AnyOp, value: ir.Value | ir.AnyOp) -> None:
-        """Puts a value in the place of an operation's only result."""
-        self._dims.pop(op.operation.results[0], None)  # another value may have its identity later
-        rewriter.replace(op, value)
+        """Puts a value of the same sizes in the place of an operation's only result.
+
+        Sizes may be known that types don't say. Where the value's type says less than the result's, a reshape says it;
+        where it says more, the operation stays, as what reads it may say the result's type, too.
+        """
+        result, new = op.operation.results[0], value if isinstance(value, ir.Value) else value.result
+        wanted = ir.RankedTensorType(result.type)
+        if new.type != wanted:
+            entries = [-2 if wanted.is_dynamic_dim(at) else size for at, size in enumerate(wanted.shape)]
+            new = mir.reshape(new, new_shape=entries, like=[])
+            if new.type != wanted:
+                return
+        self._dims.pop(result, None)  # another value may have its identity later
+        rewriter.replace(op, new)
 
     def reshaped(self, x: ir.Value, wanted: Sequence[Size]) -> ir.Value | None:
         """x in a shape of the same number of elements; None where an operation can't say the shape.

@@ -22,11 +22,11 @@ def add_patterns(raising: Raising) -> None:
     @raising.pattern(mir.ReshapeOp)
     def fold_reshapes(op: mir.ReshapeOp, rewriter: Rewriter) -> None:
         """reshape(reshape(x)) -> x, where it has that shape"""
-        wanted, inner = raising.dims(op.result), producer(op.x, mir.ReshapeOp)
-        if raising.dims(op.x) == wanted:
-            raising.replace(rewriter, op, op.x)
-        elif inner is not None and raising.dims(inner.x) == wanted:
-            raising.replace(rewriter, op, inner.x)
+        inner = producer(op.x, mir.ReshapeOp)
+        for x in (op.x, *([inner.x] if inner is not None else [])):
+            if x.type == op.result.type and raising.dims(x) == raising.dims(op.result):
+                return raising.replace(rewriter, op, x)
+        return None
 
     @raising.pattern(mir.ExpandOp)
     def fold_expansion(op: mir.ExpandOp, rewriter: Rewriter) -> None:
