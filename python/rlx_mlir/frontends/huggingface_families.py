@@ -123,6 +123,7 @@ class Family:
         ahead: the key that says how many layers behind the last one predict tokens further ahead, which aren't read.
         delta: layers have a gated delta rule in place of attention where `layer_types` says so, or all but every so
             many; and there may be a layer that predicts further ahead, by names of its own (`mtp_num_hidden_layers`).
+        grouped: of such layers, files have heads in the order of folders, see `huggingface_delta`.
         part: the entry of `config.json` that describes the language model, where that is one part of several, of which
             the others are for what isn't text, and aren't read; empty where it is the whole.
     """
@@ -145,6 +146,7 @@ class Family:
     latent: bool = False
     ahead: str = ""
     delta: bool = False
+    grouped: bool = False
     part: str = ""
 
 
@@ -270,6 +272,26 @@ _QWEN35_EXPERTS = replace(
         "num_experts_per_tok": 8,
     },
     split_experts=True,
+)
+_QWEN3_NEXT = replace(
+    _QWEN35_EXPERTS,
+    name="qwen3_next",
+    architecture="qwen3next",
+    layer={
+        **{name: own for name, own in _QWEN35_EXPERTS.layer.items() if name not in huggingface_delta.LAYER},
+        **huggingface_delta.GROUPED,
+    },
+    numbers={**_QWEN35_EXPERTS.numbers, **_NORMALISED},
+    defaults={
+        **_QWEN35_EXPERTS.defaults,
+        "vocab_size": 151936,
+        "num_experts": 512,
+        "num_experts_per_tok": 10,
+        "norm_topk_prob": True,
+        "mtp_num_hidden_layers": 1,  # which no key says, but tensors
+    },
+    refused={**_NO_BIASES, **_ALL_SPARSE},
+    grouped=True,
 )
 
 FAMILIES: dict[str, Family] = {
@@ -445,6 +467,7 @@ FAMILIES: dict[str, Family] = {
         *(replace(own, name=own.name.removesuffix("_text"), part="text_config") for own in (_QWEN35, _QWEN35_EXPERTS)),
         _QWEN35,
         _QWEN35_EXPERTS,
+        _QWEN3_NEXT,
         _DEEPSEEK2,
         replace(
             _DEEPSEEK2,

@@ -189,6 +189,8 @@ class Architecture:
         short_queries: queries are, too.
         gated: a query head has a gate behind it, by whose sigmoid its result is multiplied.
         delta: most layers have a gated delta rule in place of attention, see `delta.Delta`.
+        grouped: in such layers heads of values that share a head of keys are beside each other, and one product gives
+            strengths and decays, of one head of keys after another.
         recurs: the rules of tensors are those of such a layer.
         predicts: files may have a layer that predicts the token after the next one, see `prediction`.
         reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
@@ -218,6 +220,7 @@ class Architecture:
     short_queries: bool = False
     gated: bool = False
     delta: bool = False
+    grouped: bool = False
     recurs: bool = False
     predicts: bool = False
     reads: frozenset[str] = frozenset()
@@ -298,11 +301,11 @@ class Architecture:
     @property
     def _of_deltas(self) -> list[TensorRule]:
         """Likewise, of a gated delta rule."""
+        steps = [TensorRule(f"ssm_{word}.weight", ("delta_heads", "hidden")) for word in ("beta", "alpha")]
         return [
             TensorRule("attn_qkv.weight", ("delta_channels", "hidden")),
             TensorRule("attn_gate.weight", ("delta_values", "hidden")),
-            TensorRule("ssm_beta.weight", ("delta_heads", "hidden")),
-            TensorRule("ssm_alpha.weight", ("delta_heads", "hidden")),
+            *([TensorRule("ssm_ba.weight", ("delta_steps", "hidden"))] if self.grouped else steps),
             TensorRule("ssm_dt.bias", ("delta_heads",)),
             TensorRule("ssm_a", ("delta_heads",)),
             TensorRule("ssm_conv1d.weight", ("delta_channels", "taps"), dense=True),
@@ -498,6 +501,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         replace(_GRANITE, name="granitemoe", experts=Experts(normalised=True)),
         _QWEN35,
         replace(_QWEN35, name="qwen35moe", experts=Experts(normalised=True, own_width=True, shared=True)),
+        replace(_QWEN35, name="qwen3next", grouped=True, experts=Experts(normalised=True, own_width=True, shared=True)),
     )
 }
 """Architectures that can be built, by the name in the file."""

@@ -89,7 +89,7 @@ class NumpyDecoder:
             n = self._norm(x, p + "ffn_norm.weight")
             dense = layer < self._meta("leading_dense_block_count", 0)
             return x + (self._feed_forward(p, n) if dense else self._routed(p, n))
-        if self.family.startswith("qwen35"):
+        if self.family in ("qwen35", "qwen35moe", "qwen3next"):
             x = x + (self._delta_rule(p, n) if p + "ssm_a" in self.file.tensors else self._gated_attention(p, n))
             n = self._norm(x, p + "post_attention_norm.weight")
             return x + (self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n))
@@ -124,7 +124,7 @@ class NumpyDecoder:
         return (a / (1 + np.exp(-gate))) @ self.weight(p + "attn_output.weight").T
 
     def _delta_rule(self, p: str, n: np.ndarray) -> np.ndarray:
-        """Token by token, head by head: value head j reads key head j % Hk."""
+        """Token by token, head by head: value head j reads key head j % Hk, or j // (Hv / Hk) of Qwen3-Next."""
         names = ("group_count", "time_step_rank", "state_size", "conv_kernel")
         keys, values, size, taps = (self._meta(f"ssm.{name}") for name in names)
         mixed = n @ self.weight(p + "attn_qkv.weight").T
@@ -133,14 +133,21 @@ class NumpyDecoder:
         seen = self._act(sum(padded[j : j + len(n)] * kernel[:, j] for j in range(taps)))
         heads = seen.reshape(len(n), 2 * keys + values, size)
         unit = heads / np.sqrt((heads**2).sum(-1, keepdims=True) + 1e-6)
-        beta = 1 / (1 + np.exp(-(n @ self.weight(p + "ssm_beta.weight").T)))
-        stepped = n @ self.weight(p + "ssm_alpha.weight").T + self.weight(p + "ssm_dt.bias")
+        grouped = self.family == "qwen3next"
+        own = [j // (values // keys) if grouped else j % keys for j in range(values)]
+        if grouped:
+            both = (n @ self.weight(p + "ssm_ba.weight").T).reshape(len(n), keys, 2, -1)
+            strength, step = both[:, :, 0].reshape(len(n), -1), both[:, :, 1].reshape(len(n), -1)
+        else:
+            strength, step = (n @ self.weight(f"{p}ssm_{word}.weight").T for word in ("beta", "alpha"))
+        beta = 1 / (1 + np.exp(-strength))
+        stepped = step + self.weight(p + "ssm_dt.bias")
         decay = np.exp(self.weight(p + "ssm_a") * np.log1p(np.exp(stepped)))
         result = np.empty((len(n), values, size))
         for j in range(values):
             memory = np.zeros((size, size))
             for t in range(len(n)):
-                q, k, v = unit[t, j % keys], unit[t, keys + j % keys], heads[t, 2 * keys + j]
+                q, k, v = unit[t, own[j]], unit[t, keys + own[j]], heads[t, 2 * keys + j]
                 memory = memory * decay[t, j]
                 memory = memory + np.outer(k, beta[t, j] * (v - k @ memory))
                 result[t, j] = q @ memory / np.sqrt(size)
@@ -230,7 +237,7 @@ class NumpyDecoder:
         """Token by token, expert by expert."""
         gate, up, down = (self.weight(f"{p}ffn_{word}_exps.weight") for word in ("gate", "up", "down"))
         scores = n @ self.weight(p + "ffn_gate_inp.weight").T
-        result = self._shared(p, n) if self.family in ("qwen2moe", "qwen35moe") else np.zeros_like(n)
+        result = self._shared(p, n) if self.family in ("qwen2moe", "qwen35moe", "qwen3next") else np.zeros_like(n)
         normalised = self.family not in ("qwen2moe", "olmoe")
         for i, x in enumerate(n):
             weights = np.exp(scores[i] - scores[i].max())

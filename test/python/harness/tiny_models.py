@@ -146,6 +146,13 @@ SIZES: dict[str, dict[str, Any]] = {
         "expert_feed_forward_length": 32,
         "expert_shared_feed_forward_length": 64,
     },
+    "qwen3next": {
+        **{key: value for key, value in _DELTA.items() if key != "rope.dimension_sections"},
+        "expert_count": 5,
+        "expert_used_count": 2,
+        "expert_feed_forward_length": 32,
+        "expert_shared_feed_forward_length": 64,
+    },
     "qwen2": {},
     "qwen3": {"attention.key_length": 32, "attention.value_length": 32},
     "gemma3": {
@@ -257,7 +264,11 @@ def tensors(
         ahead = layer >= layers - sizes.get("nextn_predict_layers", 0)
         recurs = "ssm.state_size" in sizes and (layer + 1) % sizes["full_attention_interval"] != 0 and not ahead
         if "ssm.state_size" in sizes:
-            attention = _delta_matrices(sizes) if recurs else {"attn_q": (2 * heads * head_dim, hidden)}
+            attention = (
+                _delta_matrices(sizes, architecture == "qwen3next")
+                if recurs
+                else {"attn_q": (2 * heads * head_dim, hidden)}
+            )
             kept = {name: shape for name, shape in matrices.items() if not (recurs and name.startswith("attn"))}
             matrices = {**kept, **attention}
             matrices |= {"nextn.eh_proj": (hidden, 2 * hidden)} if ahead else {}
@@ -321,14 +332,14 @@ def tensors(
     return found
 
 
-def _delta_matrices(sizes: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def _delta_matrices(sizes: Mapping[str, Any], grouped: bool) -> dict[str, tuple[int, int]]:
     """The matrices of a gated delta rule, [outputs, inputs]."""
     hidden, values, size = sizes["embedding_length"], sizes["ssm.time_step_rank"], sizes["ssm.state_size"]
+    steps = {"ssm_beta": (values, hidden), "ssm_alpha": (values, hidden)}
     return {
         "attn_qkv": ((2 * sizes["ssm.group_count"] + values) * size, hidden),
         "attn_gate": (values * size, hidden),
-        "ssm_beta": (values, hidden),
-        "ssm_alpha": (values, hidden),
+        **({"ssm_ba": (2 * values, hidden)} if grouped else steps),
         "ssm_out": (hidden, values * size),
     }
 

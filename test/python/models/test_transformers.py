@@ -135,6 +135,10 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen35": ("Qwen3_5TextConfig", DELTA),
     "qwen35-alike": ("Qwen3_5TextConfig", {**DELTA, "linear_num_key_heads": 4, "tie_word_embeddings": True}),
     "qwen35-moe": ("Qwen3_5MoeTextConfig", {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 64}),
+    "qwen3-next": (
+        "Qwen3NextConfig",
+        {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 64, "linear_num_value_heads": 6},
+    ),
     "granite-moe": ("GraniteMoeConfig", {**GRANITE, "num_local_experts": 4}),
 }
 
@@ -165,7 +169,9 @@ def make(name: str) -> Any:
     with torch.no_grad():
         for key, weight in model.named_parameters():
             if "norm" in key:
-                zero_centred = "gemma" in name or ("qwen35" in name and "linear_attn" not in key)
+                zero_centred = "gemma" in name or (
+                    name.startswith(("qwen35", "qwen3-next")) and "linear_attn" not in key
+                )
                 weight.copy_(torch.rand_like(weight) + (-0.5 if zero_centred else 0.5))
             elif "A_log" in key:
                 weight.copy_(torch.rand_like(weight))
