@@ -5,7 +5,7 @@ Of a token x, a layer makes
 
     m = x Wm                              of all heads: queries, keys, values
     c = silu(sum_j w_j m_(t - K + 1 + j)) each channel over the last K tokens
-    q, k, v                               of c; q and k of unit length, those of key head i for value heads i, i + Hk, … (below)
+    q, k, v                               of c; q and k of unit length, those of key head i for value heads i, i + Hk, …
     b = sigmoid(x Wb)                     the strength of each head's correction
     g = a softplus(x Wa + d)              the logarithm of its decay, a < 0
 
@@ -13,9 +13,9 @@ and from the memory M of a head, [n, n], with e^g M in its place first,
 
     M = M + k (b (v - k M))^T             o = q M / sqrt(n)
 
-(in Qwen3-Next for value heads i r, …, i r + r - 1, r = Hv / Hk) and gives (norm(o) silu(x Wz)) Wo. What the next token needs is M, and the last K - 1 rows of m: `conv_<layer>`
+and gives (norm(o) silu(x Wz)) Wo. What the next token needs is M, and the last K - 1 rows of m: `conv_<layer>`
 [B, K - 1, channels] and `delta_<layer>` [B, Hv, n, n], f32. Steps are taken one after the other, so that a token has
-the same bits however calls are cut.
+the same bits however calls are cut. In Qwen3-Next key head i is for value heads i r, …, i r + r - 1, r = Hv / Hk.
 
 States don't go back. Several tokens that may be refused are processed without changing them, and what the states
 depend on is kept as a trail, `trail_<layer>` [1, tokens, channels + 2 Hv]: m, g and b of each token. When it's known

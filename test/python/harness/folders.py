@@ -42,9 +42,18 @@ FAMILIES = {
     "qwen35": "qwen3_5_text",
     "qwen35moe": "qwen3_5_moe_text",
     "qwen3next": "qwen3_next",
+    "qwen3vl": "qwen3_vl",
+    "qwen3vlmoe": "qwen3_vl_moe",
+    "seed_oss": "seed_oss",
+    "glm4": "glm4",
+    "ernie4_5": "ernie4_5",
+    "hunyuan-dense": "hunyuan_v1_dense",
+    "olmo3": "olmo3",
+    "exaone4": "exaone4",
+    "minicpm": "minicpm",
 }
 """`model_type` by the name of the architecture in GGUF files."""
-PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe")
+PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe", "minicpm")
 """Architectures whose GGUF files have the rows that rotate together beside each other."""
 
 _NAMES = {
@@ -132,8 +141,12 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
     names = dict(_NAMES)
     if architecture in ("gemma2", "gemma3"):
         names["ffn_norm"] = "pre_feedforward_layernorm"
-    if architecture == "phi3":
+    if architecture in ("phi3", "glm4"):
         names["ffn_up"] = "mlp.gate_up_proj"
+    if architecture == "glm4":
+        names |= {"post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm"}
+    if architecture == "hunyuan-dense":
+        names |= {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
     if architecture.startswith("deepseek"):
         names |= _DEEPSEEK
     if architecture in _DELTAS:
@@ -307,6 +320,22 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
     if architecture in ("qwen35moe", "qwen3next"):
         values |= {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
         values |= {"shared_expert_intermediate_size": 64}
+    if architecture in ("olmo3", "exaone4"):
+        kinds = ["full_attention" if layer % 4 == 3 else "sliding_attention" for layer in range(4)]
+        values |= {"layer_types": kinds}
+    if architecture == "olmo3":
+        scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+        values["rope_scaling"] = scaling
+    if architecture == "hunyuan-dense":  # a base that grows to the file's
+        values["rope_theta"] = own["rope.freq_base"] / 1000 ** (32 / 30)
+        values["rope_scaling"] = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}
+    if architecture == "minicpm":
+        values |= {"scale_emb": 3.0, "scale_depth": 0.5 * 2**0.5, "dim_model_base": 32}
+    if architecture.startswith("qwen3vl"):
+        scaling = {"rope_type": "default", "mrope_section": [6, 5, 5], "mrope_interleaved": True}
+        text = {**values, "rope_scaling": scaling, "num_experts": 6, "num_experts_per_tok": 2}
+        text |= {"moe_intermediate_size": 32}
+        return {"model_type": values["model_type"], "text_config": text | changes, "tie_word_embeddings": True}
     if architecture.startswith("granite"):
         values |= {"attention_multiplier": 0.1, "embedding_multiplier": 3.0}
         values |= {"residual_multiplier": 0.5, "logits_scaling": 2.0}

@@ -15,6 +15,7 @@ from numpy_decoder import NumpyDecoder
 from rlx_mlir.errors import ModelFileError, UnsupportedError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.frontends.huggingface import HuggingFaceFolder
+from rlx_mlir.frontends.huggingface_delta import DeltaOrder
 from rlx_mlir.frontends.safetensors_writer import write_safetensors
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.loading import load_model
@@ -57,7 +58,7 @@ def test_folders_have_the_layer_ahead_where_they_have_its_tensors(tmp_path: Path
         (
             {"linear_num_value_heads": 6},
             ModelFileError,
-            r"what is 'attn_qkvz.weight' in files must be \[256, hidden\] for 2 heads of keys, but is \[192, 64\]",
+            r"what is 'ssm_a' in files must be 6 for 6 heads of values, but is \[4\]",
         ),
         ({"decoder_sparse_step": 2}, UnsupportedError, r"'decoder_sparse_step' = 2"),
         ({"mlp_only_layers": [1]}, UnsupportedError, r"'mlp_only_layers' = \[1\]"),
@@ -67,3 +68,12 @@ def test_folders_that_can_not_be(tmp_path: Path, changes: dict[str, Any], error:
     folder = folders.write(tmp_path / "f", "qwen3next", folders.weights("qwen3next"), **changes)
     with pytest.raises(error, match=message):
         ModelConfig.from_gguf(HuggingFaceFolder(folder))
+
+
+@pytest.mark.parametrize("shape", [(191, 64), (192,), (192, 64, 1)])
+def test_rows_must_be_of_all_heads(shape: tuple[int, ...]) -> None:
+    order = DeltaOrder(keys=2, values=4, size=16, grouped=True)
+    with pytest.raises(
+        ModelFileError, match=r"'attn_qkvz.weight' in files must be \[192, hidden\] for 2 heads of keys"
+    ):
+        order.made("attn_qkvz.weight", shape, "f32", lambda: np.zeros(shape, np.float32), "f")
