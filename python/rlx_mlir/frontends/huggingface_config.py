@@ -163,7 +163,7 @@ class _Reader:
     def numbers(self) -> dict[str, MetadataValue]:
         """Sizes, and what numbers are multiplied by."""
         document = self.document
-        values: dict[str, MetadataValue] = {"rope.halves": True}
+        values: dict[str, MetadataValue] = {"rope.halves": not self.family.own_order}
         for key, own in {**NUMBERS, **self.family.numbers}.items():
             found = self.value(key)
             if isinstance(found, bool):
@@ -184,6 +184,10 @@ class _Reader:
             values |= self._latents()
         if self.family.delta:
             values |= self._deltas(values["block_count"])
+        if self.family.name == "minicpm":
+            values |= self._scales(values["block_count"], hidden)
+        if self.family.only_attention:
+            self._check_layers(values["block_count"])
         if "query_pre_attn_scalar" in self.family.defaults:
             scalar = self.number("query_pre_attn_scalar")
             if not scalar > 0:
@@ -192,6 +196,25 @@ class _Reader:
         if "attn_logit_softcapping" in self.family.numbers:  # here absence is none, whatever a GGUF file's means
             values = {"attn_logit_softcapping": 0.0, "final_logit_softcapping": 0.0, **values}
         return values
+
+    def _scales(self, layers: int, hidden: int) -> dict[str, MetadataValue]:
+        """What MiniCPM multiplies rows of the table and what layers add by, and divides logits by."""
+        table, depth, base = (
+            _positive(self.document, self.document.content, key, None)
+            for key in ("scale_emb", "scale_depth", "dim_model_base")
+        )
+        return {"embedding_scale": table, "residual_scale": depth / math.sqrt(layers), "logit_scale": hidden / base}
+
+    def _check_layers(self, layers: int) -> None:
+        """Refuses layers of other kinds than attention, which a family has unless `layer_types` says so."""
+        kinds = self.document.content.get("layer_types", self.document.content.get("layers_block_type"))
+        if not isinstance(kinds, list) or set(map(str, kinds)) - {"attention", "full_attention"}:
+            raise UnsupportedError(
+                f"{self.document.path}: layers of '{self.family.name}' must have attention, by 'layer_types', but are "
+                f"{shortened(kinds)}"
+            )
+        if len(kinds) != layers:
+            raise self.document.fail("layer_types", f"{layers} of attention", kinds)
 
     def _latents(self) -> dict[str, MetadataValue]:
         """How wide latents and what is made of them are, and how experts are chosen."""
@@ -317,6 +340,8 @@ class _Reader:
         kind = parameters.get("rope_type", parameters.get("type", "default"))
         kinds = {"default": _plain, "linear": _linear, "yarn": _yarn, "llama3": _llama3}
         kinds |= {"longrope": _longrope, "su": _longrope}
+        if self.family.name == "hunyuan_v1_dense":
+            kinds["dynamic"] = _grown_base
         if not isinstance(kind, str) or kind not in kinds:
             raise UnsupportedError(
                 f"{self.document.path}: rotations of 'rope_type' {shortened(kind)} are not supported, known are "
@@ -324,9 +349,8 @@ class _Reader:
             )
         own = _RopeEntries(self.document, parameters, theta, dims, positions)
         found = kinds[kind](own)
-        if self.family.latent:
-            values |= self._stretched_scores(own, found)
-        return Rope({**found.values, **values}, found.factors)
+        scores = self._stretched_scores(own, found) if self.family.latent else {}
+        return Rope({**values, **found.values, **scores}, found.factors)
 
     def _stretched_scores(self, own: _RopeEntries, found: Rope) -> dict[str, MetadataValue]:
         """What latents have in place of a factor that grows with that of the positions: it is of scores, not of what
@@ -357,16 +381,17 @@ class _Reader:
             raise self.document.fail("rope_parameters", "an object", given)
         found = dict(given or {})
         local: dict[str, Json] | None = None
-        if own:
+        if own or self.family.nested_rope:
             nested = found.get("full_attention"), found.get("sliding_attention")
             if any(each is not None for each in nested):
                 found, local = (dict(each) if isinstance(each, dict) else {} for each in nested)
+        if own:
             local = {"rope_theta": self.number("rope_local_base_freq"), **(local or {})}
-            if local.get("rope_type", "default") != "default":
-                raise UnsupportedError(
-                    f"{self.document.path}: rotations of local layers must be of 'rope_type' default, but are "
-                    f"{shortened(local['rope_type'])}"
-                )
+        if local is not None and local.get("rope_type", "default") != "default":
+            raise UnsupportedError(
+                f"{self.document.path}: rotations of local layers must be of 'rope_type' default, but are "
+                f"{shortened(local['rope_type'])}"
+            )
         default = content.get("rope_theta")
         found.setdefault("rope_theta", self.family.defaults.get("rope_theta", 10000.0) if default is None else default)
         if "partial_rotary_factor" in content:
@@ -474,6 +499,16 @@ def _llama3(own: _RopeEntries) -> Rope:
     turns = own.original() * own.frequencies() / (2 * math.pi)
     kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
     return Rope({"rope.scaling.type": "none"}, {"rope_freqs.weight": (1 / ((1 - kept) / factor + kept)).astype("f4")})
+
+
+def _grown_base(own: _RopeEntries) -> Rope:
+    """A base that grows by a fixed factor, where there is one; otherwise it would grow with each sequence."""
+    if not own.entries.get("alpha"):
+        raise UnsupportedError(
+            f"{own.document.path}: rotations of 'rope_type' dynamic are supported with 'alpha' alone"
+        )
+    base = own.theta * own.number("alpha") ** (own.dims / (own.dims - 2))
+    return Rope({"rope.scaling.type": "none", "rope.freq_base": base})
 
 
 def _longrope(own: _RopeEntries) -> Rope:

@@ -4,6 +4,10 @@
 In folders, heads of values that share a head of keys are beside each other: head i reads head i // r of the keys, r of
 them each. In files, head j reads head j % Hk of Hk: it is head (j % Hk) r + j // Hk of the folder. That concerns rows
 of products, channels of convolutions, and columns of the last product. Files hold -exp(A_log), and taps as rows.
+
+Files of Qwen3-Next have the order of folders, but not of the rows of one product: its folders have those of a head of
+keys beside each other, queries, keys, values, and gates, where files have all queries, all keys and all values in one
+tensor and gates in another.
 """
 
 from __future__ import annotations
@@ -29,6 +33,13 @@ LAYER: Mapping[str, str] = {
 }
 """Tensors of a layer, without `.weight`, and what GGUF calls them."""
 
+GROUPED: Mapping[str, str] = {
+    "linear_attn.in_proj_qkvz": "attn_qkvz",
+    "linear_attn.in_proj_ba": "ssm_ba",
+    **{name: LAYER[name] for name in ("linear_attn.conv1d", "linear_attn.norm", "linear_attn.out_proj")},
+}
+"""Likewise, of Qwen3-Next; no file has `attn_qkvz`."""
+
 BARE: Mapping[str, str] = {"linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a"}
 """Those whose names have no such end."""
 
@@ -51,22 +62,25 @@ class DeltaOrder:
     Attributes:
         keys, values: heads.
         size: elements of each.
+        grouped: files have the order of folders.
     """
 
     keys: int
     values: int
     size: int
+    grouped: bool = False
 
     @classmethod
-    def of(cls, metadata: Mapping[str, MetadataValue], architecture: str) -> DeltaOrder:
+    def of(cls, metadata: Mapping[str, MetadataValue], architecture: str, *, grouped: bool) -> DeltaOrder:
         """By the metadata of a folder."""
         names = ("group_count", "time_step_rank", "state_size")
-        return cls(*(metadata[f"{architecture}.ssm.{name}"] for name in names))
+        keys, values, size = (metadata[f"{architecture}.ssm.{name}"] for name in names)
+        return cls(keys, values, size, grouped)
 
     def made(
         self, name: str, shape: tuple[int, ...], type: str, read: Callable[[], np.ndarray], where: str
-    ) -> Made | None:
-        """A tensor of a layer as files have it; None for one that folders have alike.
+    ) -> dict[str, Made]:
+        """What files have in place of a tensor of a layer, by name; empty for one that folders have alike.
 
         Args:
             name: of GGUF, without the layer.
@@ -77,23 +91,43 @@ class DeltaOrder:
         Raises ModelFileError where its size doesn't fit the heads.
         """
         word, stay = name.removesuffix(".weight"), 2 * self.keys * self.size
+        if word == "attn_qkvz":
+            return self._apart(name, shape, type, read, where)
         if word == "ssm_conv1d":
             channels = self._order(name, shape, 0, where, before=stay, size=self.size)
             if len(shape) != 3 or shape[1] != 1:
                 raise self._unfit(name, shape, "[channels, 1, taps]", where)
             own = (shape[0], shape[2])
-            return own, "f32", lambda: read()[channels].astype(np.float32).reshape(own)
+            return {name: (own, "f32", lambda: read()[channels].astype(np.float32).reshape(own))}
         if word == "ssm_a":
             heads = self._order(name, shape, 0, where)
-            return shape, "f32", lambda: -np.exp(read()[heads].astype(np.float32))
-        if self.keys == self.values or word not in ("attn_qkv", "attn_gate", *_OF_HEADS, "ssm_out"):
-            return None
+            return {name: (shape, "f32", lambda: -np.exp(read()[heads].astype(np.float32)))}
+        same = self.grouped or self.keys == self.values
+        if same or word not in ("attn_qkv", "attn_gate", *_OF_HEADS, "ssm_out"):
+            return {}
         if word == "ssm_out":
             columns = self._order(name, shape, 1, where, size=self.size)
-            return shape, type, lambda: np.ascontiguousarray(read()[:, columns])
+            return {name: (shape, type, lambda: np.ascontiguousarray(read()[:, columns]))}
         size, before = 1 if word in _OF_HEADS else self.size, stay if word == "attn_qkv" else 0
         rows = self._order(name, shape, 0, where, before=before, size=size)
-        return shape, type, lambda: read()[rows]
+        return {name: (shape, type, lambda: read()[rows])}
+
+    def _apart(
+        self, name: str, shape: tuple[int, ...], type: str, read: Callable[[], np.ndarray], where: str
+    ) -> dict[str, Made]:
+        """Queries, keys and values of all heads of keys, and gates, of rows that are of one such head after another."""
+        each = self.values // self.keys
+        widths = [self.size, self.size, each * self.size, each * self.size]
+        count = self.keys * sum(widths)
+        if len(shape) != 2 or shape[0] != count or self.values % self.keys:
+            raise self._unfit(name, shape, f"[{count}, hidden] for {self.keys} heads of keys", where)
+        parts = np.split(np.arange(count).reshape(self.keys, -1), np.cumsum(widths)[:-1], axis=1)
+        *mixed, gates = (part.reshape(-1) for part in parts)
+        rows = np.concatenate(mixed)
+        return {
+            "attn_qkv.weight": ((len(rows), shape[1]), type, lambda: read()[rows]),
+            "attn_gate.weight": ((len(gates), shape[1]), type, lambda: read()[gates]),
+        }
 
     def _order(
         self, name: str, shape: tuple[int, ...], axis: int, where: str, *, before: int = 0, size: int = 1
@@ -102,7 +136,9 @@ class DeltaOrder:
         count = before + self.values * size
         if len(shape) <= axis or shape[axis] != count:
             raise self._unfit(name, shape, f"{count} for {self.values} heads of values", where)
-        order = np.arange(self.values).reshape(self.keys, -1).T.reshape(-1)
+        order = np.arange(self.values)
+        if not self.grouped:
+            order = order.reshape(self.keys, -1).T.reshape(-1)
         heads = (order[:, None] * size + np.arange(size)).reshape(-1) + before
         return np.concatenate([np.arange(before), heads])
 
@@ -114,4 +150,4 @@ _OF_HEADS = ("ssm_beta", "ssm_alpha", "ssm_dt.bias")
 """Tensors with one row for each head of values."""
 
 
-__all__ = ["AHEAD", "BARE", "LAYER", "DeltaOrder"]
+__all__ = ["AHEAD", "BARE", "GROUPED", "LAYER", "DeltaOrder"]

@@ -120,9 +120,13 @@ class Family:
         packed: the methods of `quantization_config` whose tensors are read.
         latent: keys and values are made of latents: `kv_lora_rank` and its like say how wide all is, rows that rotate
             together are side by side unless `rope_interleave` is false, and a layer has all of `attn_kv_b` in one.
+        own_order: elements 2 i and 2 i + 1 of heads rotate together, and rows of queries and keys are as in files.
+        nested_rope: rotations of local layers may be described apart.
+        only_attention: `layer_types` may ask for other layers than those with attention, which aren't read.
         ahead: the key that says how many layers behind the last one predict tokens further ahead, which aren't read.
         delta: layers have a gated delta rule in place of attention where `layer_types` says so, or all but every so
             many; and there may be a layer that predicts further ahead, by names of its own (`mtp_num_hidden_layers`).
+        grouped: of such layers, files have heads in the order of folders, see `huggingface_delta`.
         part: the entry of `config.json` that describes the language model, where that is one part of several, of which
             the others are for what isn't text, and aren't read; empty where it is the whole.
     """
@@ -143,8 +147,12 @@ class Family:
     mixed_experts: bool = False
     packed: tuple[str, ...] = ()
     latent: bool = False
+    own_order: bool = False
+    nested_rope: bool = False
+    only_attention: bool = False
     ahead: str = ""
     delta: bool = False
+    grouped: bool = False
     part: str = ""
 
 
@@ -271,6 +279,70 @@ _QWEN35_EXPERTS = replace(
     },
     split_experts=True,
 )
+_QWEN3 = Family(
+    "qwen3",
+    "qwen3",
+    {**_LLAMA, **_HEAD_NORMS},
+    defaults={"head_dim": 128, "sliding_window": 4096},
+    windows="later",
+    switched=True,
+    refused=_NO_BIASES,
+)
+_QWEN3_EXPERTS = Family(
+    "qwen3_moe",
+    "qwen3moe",
+    {**_LLAMA, **_HEAD_NORMS, "mlp.gate": "ffn_gate_inp"},
+    numbers={**_EXPERTS, **_NORMALISED, "moe_intermediate_size": "expert_feed_forward_length"},
+    defaults={"sliding_window": 4096, "norm_topk_prob": False},
+    windows="all",
+    switched=True,
+    refused={**_NO_BIASES, **_ALL_SPARSE},
+    split_experts=True,
+)
+_SEEN = {"rope_theta": 5e5, "vocab_size": 151936}
+"""What the language model of Qwen3-VL has by default."""
+_OLMO2 = Family(
+    "olmo2",
+    "olmo2",
+    {
+        **_ATTENTION,
+        **_GATED,
+        **_HEAD_NORMS,
+        "post_attention_layernorm": "post_attention_norm",
+        "post_feedforward_layernorm": "post_ffw_norm",
+    },
+    defaults={"rms_norm_eps": 1e-5},
+    refused=_NO_BIASES,
+)
+_GRANITE = Family(
+    "granite",
+    "granite",
+    _LLAMA,
+    numbers=_GRANITE_SCALES,
+    defaults=dict.fromkeys(_GRANITE_SCALES, 1.0),
+    refused=_NO_BIASES,
+)
+
+_QWEN3_NEXT = replace(
+    _QWEN35_EXPERTS,
+    name="qwen3_next",
+    architecture="qwen3next",
+    layer={
+        **{name: own for name, own in _QWEN35_EXPERTS.layer.items() if name not in huggingface_delta.LAYER},
+        **huggingface_delta.GROUPED,
+    },
+    numbers={**_QWEN35_EXPERTS.numbers, **_NORMALISED},
+    defaults={
+        **_QWEN35_EXPERTS.defaults,
+        "vocab_size": 151936,
+        "num_experts": 512,
+        "num_experts_per_tok": 10,
+        "norm_topk_prob": True,
+        "mtp_num_hidden_layers": 1,  # which no key says, but tensors
+    },
+    refused={**_NO_BIASES, **_ALL_SPARSE},
+    grouped=True,
+)
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -278,26 +350,69 @@ FAMILIES: dict[str, Family] = {
         Family("llama", "llama", _LLAMA, refused=_NO_BIASES),
         Family("mistral", "llama", _LLAMA, defaults={"sliding_window": 4096}, windows="all"),
         Family("qwen2", "qwen2", _LLAMA, defaults={"sliding_window": 4096}, windows="later", switched=True),
+        _QWEN3,
+        replace(
+            _QWEN3, name="qwen3_vl", architecture="qwen3vl", defaults={**_QWEN3.defaults, **_SEEN}, part="text_config"
+        ),
+        _QWEN3_EXPERTS,
+        replace(
+            _QWEN3_EXPERTS,
+            name="qwen3_vl_moe",
+            architecture="qwen3vlmoe",
+            defaults={**_QWEN3_EXPERTS.defaults, **_SEEN, "norm_topk_prob": True},
+            part="text_config",
+        ),
         Family(
-            "qwen3",
-            "qwen3",
-            {**_LLAMA, **_HEAD_NORMS},
-            defaults={"head_dim": 128, "sliding_window": 4096},
-            windows="later",
-            switched=True,
+            "seed_oss",
+            "seed_oss",
+            {**_LLAMA, "post_attention_layernorm": "post_attention_norm"},
+            defaults={"head_dim": 128},
+            refused={"attention_out_bias": (None, False), "mlp_bias": (None, False)},
+        ),
+        Family(
+            "glm4",
+            "glm4",
+            {
+                **_ATTENTION,
+                "mlp.gate_up_proj": "ffn_up",
+                "mlp.down_proj": "ffn_down",
+                "input_layernorm": "attn_norm",
+                "post_self_attn_layernorm": "post_attention_norm",
+                "post_attention_layernorm": "ffn_norm",
+                "post_mlp_layernorm": "post_ffw_norm",
+            },
+            defaults={"head_dim": 128, "partial_rotary_factor": 0.5, "rms_norm_eps": 1.5625e-7},
+            own_order=True,
+        ),
+        Family(
+            "ernie4_5",
+            "ernie4_5",
+            _LLAMA,
+            defaults={
+                "head_dim": 128,
+                "num_key_value_heads": 2,
+                "rms_norm_eps": 1e-5,
+                "rope_theta": 5e5,
+                "tie_word_embeddings": True,
+            },
+            refused={"use_bias": (None, False)},
+            own_order=True,
+        ),
+        Family(
+            "hunyuan_v1_dense",
+            "hunyuan-dense",
+            {**_LLAMA, "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
+            defaults={"rms_norm_eps": 1e-5},
             refused=_NO_BIASES,
         ),
         Family(
-            "qwen3_moe",
-            "qwen3moe",
-            {**_LLAMA, **_HEAD_NORMS, "mlp.gate": "ffn_gate_inp"},
-            numbers={**_EXPERTS, **_NORMALISED, "moe_intermediate_size": "expert_feed_forward_length"},
-            defaults={"sliding_window": 4096, "norm_topk_prob": False},
-            windows="all",
-            switched=True,
-            refused={**_NO_BIASES, **_ALL_SPARSE},
-            split_experts=True,
+            "exaone4",
+            "exaone4",
+            {**_OLMO2.layer},
+            defaults={"sliding_window": 4096, "sliding_window_pattern": 4, "rms_norm_eps": 1e-5},
+            windows="period",
         ),
+        Family("minicpm", "minicpm", _LLAMA, defaults={"tie_word_embeddings": True, "rms_norm_eps": 1e-6}),
         Family(
             "qwen2_moe",
             "qwen2moe",
@@ -371,26 +486,29 @@ FAMILIES: dict[str, Family] = {
             switched=True,
             refused=_NO_BIASES,
         ),
-        Family(
-            "olmo2",
-            "olmo2",
-            {
-                **_ATTENTION,
-                **_GATED,
-                **_HEAD_NORMS,
-                "post_attention_layernorm": "post_attention_norm",
-                "post_feedforward_layernorm": "post_ffw_norm",
-            },
-            defaults={"rms_norm_eps": 1e-5},
-            refused=_NO_BIASES,
+        _OLMO2,
+        replace(
+            _OLMO2,
+            name="olmo3",
+            defaults={**_OLMO2.defaults, "sliding_window": 4096, "sliding_window_pattern": 4, "rope_theta": 5e5},
+            windows="period",
+            nested_rope=True,
         ),
-        Family(
-            "granite",
-            "granite",
-            _LLAMA,
-            numbers=_GRANITE_SCALES,
-            defaults=dict.fromkeys(_GRANITE_SCALES, 1.0),
-            refused=_NO_BIASES,
+        _GRANITE,
+        replace(
+            _GRANITE,
+            name="granitemoehybrid",
+            layer={
+                **_ATTENTION,
+                "shared_mlp.input_linear": "ffn_gate_up",
+                "shared_mlp.output_linear": "ffn_down",
+                "input_layernorm": "attn_norm",
+                "post_attention_layernorm": "ffn_norm",
+            },
+            numbers={**_GRANITE_SCALES, "shared_intermediate_size": "feed_forward_length"},
+            defaults={**_GRANITE.defaults, "num_local_experts": 8, "shared_intermediate_size": 1024},
+            refused={**_NO_BIASES, "position_embedding_type": ("rope",), "num_local_experts": (0,)},
+            only_attention=True,
         ),
         Family(
             "granitemoe",
@@ -445,6 +563,7 @@ FAMILIES: dict[str, Family] = {
         *(replace(own, name=own.name.removesuffix("_text"), part="text_config") for own in (_QWEN35, _QWEN35_EXPERTS)),
         _QWEN35,
         _QWEN35_EXPERTS,
+        _QWEN3_NEXT,
         _DEEPSEEK2,
         replace(
             _DEEPSEEK2,

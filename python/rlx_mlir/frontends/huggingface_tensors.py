@@ -68,7 +68,9 @@ class FolderTensors:
         self.made: dict[str, Callable[[], np.ndarray]] = {}
         self._path, self._config, self._data = path, config, data
         self._layers: int = config.metadata[f"{config.family.architecture}.block_count"]
-        self._order = DeltaOrder.of(config.metadata, config.family.architecture) if config.family.delta else None
+        family = config.family
+        order = partial(DeltaOrder.of, config.metadata, family.architecture, grouped=family.grouped)
+        self._order = order() if family.delta else None
         self._experts: dict[str, dict[int, Entry]] = {}
         self._blocks: dict[tuple[str, str], dict[str, Entry]] = {}
         self._float8: dict[str, tuple[Entry, Entry]] = {}
@@ -183,12 +185,11 @@ class FolderTensors:
     def _take_delta(self, part: int, info: safetensors.TensorInfo, name: str) -> bool:
         """Takes a tensor of a gated delta rule, where files have it otherwise."""
         assert self._order is not None
-        made = self._order.made(
-            name.split(".", 2)[2], info.shape, info.type, lambda: self._values(part, info), self._path
-        )
-        if made is not None:
-            self._make(name, *made)
-        return made is not None
+        prefix, own = name[: name.index(".", 4) + 1], name.split(".", 2)[2]
+        made = self._order.made(own, info.shape, info.type, lambda: self._values(part, info), self._path)
+        for each, what in made.items():
+            self._make(prefix + each, *what)
+        return bool(made)
 
     def _take_heads(self, part: int, info: safetensors.TensorInfo, layer: str) -> None:
         """Takes what makes keys and values of a latent: rows for keys of each head, turned, and for values."""

@@ -46,10 +46,15 @@ class LocalLayers:
             another number, or for each layer whether it is local (``attention.sliding_window_pattern``).
         rope_base: of local layers, where the file doesn't say (``rope.freq_base_swa``); then their positions are never
             stretched, whatever the file says of the others. None where they rotate as the others do.
+        stretched: where there is no `rope_base`, positions of local layers are stretched as those of the others; else
+            they rotate by the same base, and are never stretched.
+        rotate_alone: where the file gives a window, the other layers don't rotate.
     """
 
     period: int = 0
     rope_base: float | None = None
+    stretched: bool = True
+    rotate_alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,10 +171,14 @@ class Architecture:
         rope_factors: tensors that divide the frequencies, each of which the file may have: `ROPE_FACTORS`, or
             `LONG_ROPE_FACTORS` for sequences up to the context that a model was made for, and longer ones.
         qkv_bias: queries, keys and values have biases.
+        some_biases: a file may lack these.
         output_bias: so has the product behind attention.
         sinks: softmax has one more score, without a value, in each query head.
         head_norms: queries and keys are normed before they are rotated: ``head``, each head, or ``row``, all heads at
             once; empty where they aren't.
+        norms_rotated: they are normed after that.
+        folder_order: rows of queries and keys are in the order of folders, whatever `rope_style` is.
+        needs: keys that a file must have, beside those that all must.
         pre_norms: what attention and the feed-forward network read is normed.
         ffn_norm: what files call the norm of what the feed-forward network reads.
         post_norms: what they give is normed, before it is added.
@@ -189,6 +198,8 @@ class Architecture:
         short_queries: queries are, too.
         gated: a query head has a gate behind it, by whose sigmoid its result is multiplied.
         delta: most layers have a gated delta rule in place of attention, see `delta.Delta`.
+        grouped: in such layers heads of values that share a head of keys are beside each other, and one product gives
+            strengths and decays, of one head of keys after another.
         recurs: the rules of tensors are those of such a layer.
         predicts: files may have a layer that predicts the token after the next one, see `prediction`.
         reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
@@ -198,9 +209,13 @@ class Architecture:
     rope_style: str
     rope_factors: tuple[str, ...] = ()
     qkv_bias: bool = False
+    some_biases: bool = False
     output_bias: bool = False
     sinks: bool = False
     head_norms: str = ""
+    norms_rotated: bool = False
+    folder_order: bool = False
+    needs: tuple[str, ...] = ()
     pre_norms: bool = True
     ffn_norm: str = "ffn_norm"
     post_norms: bool = False
@@ -218,6 +233,7 @@ class Architecture:
     short_queries: bool = False
     gated: bool = False
     delta: bool = False
+    grouped: bool = False
     recurs: bool = False
     predicts: bool = False
     reads: frozenset[str] = frozenset()
@@ -283,7 +299,7 @@ class Architecture:
         qkv = {"attn_q": "gated_queries" if self.gated else "q_width", "attn_k": "kv_width", "attn_v": "kv_width"}
         rules += [TensorRule(f"{name}.weight", (width, "hidden")) for name, width in qkv.items()]
         if self.qkv_bias:
-            rules += [TensorRule(f"{name}.bias", (width,)) for name, width in qkv.items()]
+            rules += [TensorRule(f"{name}.bias", (width,), optional=self.some_biases) for name, width in qkv.items()]
         if self.head_norms:
             widths = ("q_width", "kv_width") if self.head_norms == "row" else ("head_dim", "head_dim")
             names = ("attn_q_norm", "attn_k_norm")
@@ -298,11 +314,11 @@ class Architecture:
     @property
     def _of_deltas(self) -> list[TensorRule]:
         """Likewise, of a gated delta rule."""
+        steps = [TensorRule(f"ssm_{word}.weight", ("delta_heads", "hidden")) for word in ("beta", "alpha")]
         return [
             TensorRule("attn_qkv.weight", ("delta_channels", "hidden")),
             TensorRule("attn_gate.weight", ("delta_values", "hidden")),
-            TensorRule("ssm_beta.weight", ("delta_heads", "hidden")),
-            TensorRule("ssm_alpha.weight", ("delta_heads", "hidden")),
+            *([TensorRule("ssm_ba.weight", ("delta_steps", "hidden"))] if self.grouped else steps),
             TensorRule("ssm_dt.bias", ("delta_heads",)),
             TensorRule("ssm_a", ("delta_heads",)),
             TensorRule("ssm_conv1d.weight", ("delta_channels", "taps"), dense=True),
@@ -391,8 +407,15 @@ _GRANITE = Architecture(
     "granite",
     rope_style="interleaved",
     rope_factors=(ROPE_FACTORS,),
+    joined={"ffn_gate_up.weight": ("ffn_gate.weight", "ffn_up.weight")},
     reads=frozenset({"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}),
 )
+_JOINED = {
+    "attn_qkv.weight": ("attn_q.weight", "attn_k.weight", "attn_v.weight"),
+    "ffn_up.weight": ("ffn_gate.weight", "ffn_up.weight"),
+}
+# How pairs are shared out among places in pictures: of a text, all are of the position.
+_SECTIONS = frozenset({"rope.dimension_sections"})
 
 _QWEN35 = Architecture(
     "qwen35",
@@ -402,9 +425,11 @@ _QWEN35 = Architecture(
     gated=True,
     delta=True,
     predicts=True,
-    # How pairs are shared out among places in pictures: of a text, all are of the position.
-    reads=frozenset({"rope.dimension_sections"}),
+    reads=_SECTIONS,
 )
+_QWEN2 = Architecture("qwen2", rope_style="half", qkv_bias=True, local=_ALL_LOCAL)
+_QWEN3 = Architecture("qwen3", rope_style="half", head_norms="head", local=_ALL_LOCAL)
+_QWEN3_EXPERTS = replace(_QWEN3, name="qwen3moe", experts=Experts(normalised=True, own_width=True))
 
 ARCHITECTURES: dict[str, Architecture] = {
     architecture.name: architecture
@@ -417,15 +442,14 @@ ARCHITECTURES: dict[str, Architecture] = {
             local=_ALL_LOCAL,
             possible_experts=Experts(normalised=True),
         ),
-        Architecture("qwen2", rope_style="half", qkv_bias=True, local=_ALL_LOCAL),
-        Architecture("qwen3", rope_style="half", head_norms="head", local=_ALL_LOCAL),
-        Architecture(
-            "qwen3moe",
-            rope_style="half",
-            head_norms="head",
-            local=_ALL_LOCAL,
-            experts=Experts(normalised=True, own_width=True),
-        ),
+        _QWEN2,
+        _QWEN3,
+        _QWEN3_EXPERTS,
+        # Of models with images, the language model.
+        replace(_QWEN2, name="qwen2vl", reads=_SECTIONS),
+        replace(_QWEN3, name="qwen3vl", reads=_SECTIONS),
+        replace(_QWEN3_EXPERTS, name="qwen3vlmoe", reads=_SECTIONS),
+        replace(_QWEN2, name="seed_oss", some_biases=True, local=None, ffn_norm="post_attention_norm"),
         Architecture(
             "qwen2moe",
             rope_style="half",
@@ -464,13 +488,37 @@ ARCHITECTURES: dict[str, Architecture] = {
             rope_style="half",
             rope_factors=LONG_ROPE_FACTORS,
             local=_ALL_LOCAL,
-            joined={
-                "attn_qkv.weight": ("attn_q.weight", "attn_k.weight", "attn_v.weight"),
-                "ffn_up.weight": ("ffn_gate.weight", "ffn_up.weight"),
-            },
+            joined=_JOINED,
         ),
+        Architecture(
+            "glm4",
+            rope_style="interleaved",
+            folder_order=True,
+            qkv_bias=True,
+            some_biases=True,
+            post_norms=True,
+            joined=_JOINED,
+        ),
+        Architecture("ernie4_5", rope_style="interleaved", folder_order=True),
+        Architecture("hunyuan-dense", rope_style="half", head_norms="head", norms_rotated=True),
         Architecture("smollm3", rope_style="interleaved", unrotated_period=4, local=_ALL_LOCAL),
-        Architecture("olmo2", rope_style="half", head_norms="row", pre_norms=False, post_norms=True),
+        Architecture(  # and OLMo 3, whose files give a window
+            "olmo2",
+            rope_style="half",
+            head_norms="row",
+            pre_norms=False,
+            post_norms=True,
+            local=LocalLayers(period=4, stretched=False),
+        ),
+        Architecture(
+            "exaone4",
+            rope_style="half",
+            rope_factors=(ROPE_FACTORS,),
+            head_norms="head",
+            pre_norms=False,
+            post_norms=True,
+            local=LocalLayers(period=4, rotate_alone=True),
+        ),
         Architecture(
             "gpt-oss",
             rope_style="half",
@@ -495,9 +543,17 @@ ARCHITECTURES: dict[str, Architecture] = {
             possible_experts=Experts(normalised=False, own_width=True, shared_count=True, routed=True),
         ),
         _GRANITE,
-        replace(_GRANITE, name="granitemoe", experts=Experts(normalised=True)),
+        replace(
+            _GRANITE,
+            name="minicpm",
+            rope_factors=LONG_ROPE_FACTORS,
+            joined={},
+            needs=("embedding_scale", "residual_scale", "logit_scale"),  # absence has had other meanings than 1
+        ),
+        replace(_GRANITE, name="granitemoe", joined={}, experts=Experts(normalised=True)),
         _QWEN35,
         replace(_QWEN35, name="qwen35moe", experts=Experts(normalised=True, own_width=True, shared=True)),
+        replace(_QWEN35, name="qwen3next", grouped=True, experts=Experts(normalised=True, own_width=True, shared=True)),
     )
 }
 """Architectures that can be built, by the name in the file."""

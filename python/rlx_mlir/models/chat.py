@@ -64,6 +64,7 @@ class ChatTemplate:
     Attributes:
         source: its text.
         bos_token, eos_token: texts that the template may put in.
+        variables: names that it reads.
         reads_parts: whether it looks at the parts of a content that is a list; else their texts are joined for it.
     """
 
@@ -85,6 +86,7 @@ class ChatTemplate:
             try:
                 tree = _environment().parse(source)
                 self.reads_parts = _reads_parts(tree)
+                self.variables = _variables(tree)
                 self._template: Template = _environment().from_string(tree)
             except jinja2.TemplateSyntaxError as error:
                 where = f"{self._what} does not parse, line {error.lineno}: {error.message}"
@@ -200,6 +202,13 @@ def _reads_parts(tree: nodes.Template) -> bool:
 
     tests = (each for each in tree.find_all(nodes.Test) if each.name in ("string", "iterable", "sequence", "mapping"))
     return any(map(of_content, tests)) or any(of_content(loop.iter) for loop in tree.find_all(nodes.For))
+
+
+def _variables(tree: nodes.Template) -> frozenset[str]:
+    """Names that a template reads anywhere, whether it sets them itself or not."""
+    from jinja2 import nodes
+
+    return frozenset(own.name for own in tree.find_all(nodes.Name) if own.ctx == "load")
 
 
 def _special(metadata: Mapping[str, object], name: str, origin: str) -> str:

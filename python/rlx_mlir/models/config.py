@@ -214,7 +214,7 @@ class ModelConfig:
     def permuted_heads(self) -> bool:
         """Whether the rows of queries and keys whose elements rotate together are beside each other, but aren't in
         folders."""
-        return self.rope_style == "interleaved" and self.latent is None
+        return self.rope_style == "interleaved" and self.latent is None and not self.plan.folder_order
 
     @property
     def is_plain(self) -> bool:
@@ -222,7 +222,12 @@ class ModelConfig:
         plan = self.plan
         choices: list[object] = [plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms, plan.sinks]
         choices += [self.local, self.unrotated, self.experts, self.attention_softcap, self.residual_scale != 1.0]
-        choices += [self.rope_style == "half" and self.rope_dims < self.head_dim, self.latent, plan.gated]
+        choices += [
+            plan.norms_rotated,
+            self.rope_style == "half" and self.rope_dims < self.head_dim,
+            self.latent,
+            plan.gated,
+        ]
         return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
 
     @property
@@ -373,6 +378,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
             "embedding_length",
             "attention.head_count",
             "attention.layer_norm_rms_epsilon",
+            *architecture.needs,
         )
     )
     predicted = _predicted(keys) if architecture.predicts else 0
@@ -605,19 +611,24 @@ def _yarn(keys: _Keys, base: float, original: int, whole: bool) -> Yarn | None:
 
 
 def _local_layers(keys: _Keys, architecture: Architecture, layers: int, context: int) -> dict[str, MetadataValue]:
-    """The fields that say which layers are local, and what they do."""
+    """The fields that say which layers are local, and what they and the others do."""
     local = architecture.local
     window = keys.integer("attention.sliding_window", 0, least=0)
-    own_base = local is not None and local.rope_base is not None
-    if local is None or not window or (window >= context and not own_base):
+    if local is None or not window:
         return {"window": 0, "local": (), "local_rope_base": 0.0}
     chosen = keys.flags("attention.sliding_window_pattern", layers)
     if chosen is None:
         period = keys.integer("attention.sliding_window_pattern", local.period, least=0)
         chosen = [not period or (layer + 1) % period != 0 for layer in range(layers)]
     found = tuple(layer for layer in range(layers) if chosen[layer])
-    base = 0.0 if local.rope_base is None else keys.number("rope.freq_base_swa", local.rope_base)
-    return {"window": window if found else 0, "local": found, "local_rope_base": base if found else 0.0}
+    alone = {"unrotated": tuple(set(range(layers)) - set(found))} if local.rotate_alone else {}
+    own_base = local.rope_base is not None or not local.stretched
+    if window >= context and not own_base:
+        return {"window": 0, "local": (), "local_rope_base": 0.0, **alone}
+    base = 0.0
+    if own_base and found:
+        base = keys.number("rope.freq_base_swa", local.rope_base or keys.number("rope.freq_base", 10000.0))
+    return {"window": window if found else 0, "local": found, "local_rope_base": base, **alone}
 
 
 def _factors(keys: _Keys, architecture: Architecture, hidden: int, scale: float) -> dict[str, MetadataValue]:

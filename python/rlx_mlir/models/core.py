@@ -173,7 +173,16 @@ class Core:
                 f"a token id of a prompt must have a text, and be in [0, {self.texts}), but {ids[at]} is at position "
                 f"{at}: the {self.config.vocab} rows of the embedding table are padded"
             )
-        return task_of(ids, lambda: self.tokenizer, self.texts, self.context, **options)
+        template = self.file.metadata.get("tokenizer.chat_template")
+        return task_of(
+            ids,
+            lambda: self.tokenizer,
+            self.texts,
+            self.context,
+            template=template if isinstance(template, str) else "",
+            thinks=chat is not False,
+            **options,
+        )
 
     def prompt_ids(
         self, prompt: Prompt, chat: bool | None = None, *, behind: bool = False

@@ -15,7 +15,7 @@ and from the memory M of a head, [n, n], with e^g M in its place first,
 
 and gives (norm(o) silu(x Wz)) Wo. What the next token needs is M, and the last K - 1 rows of m: `conv_<layer>`
 [B, K - 1, channels] and `delta_<layer>` [B, Hv, n, n], f32. Steps are taken one after the other, so that a token has
-the same bits however calls are cut.
+the same bits however calls are cut. In Qwen3-Next key head i is for value heads i r, …, i r + r - 1, r = Hv / Hk.
 
 States don't go back. Several tokens that may be refused are processed without changing them, and what the states
 depend on is kept as a trail, `trail_<layer>` [1, tokens, channels + 2 Hv]: m, g and b of each token. When it's known
@@ -60,6 +60,7 @@ class Delta(NamedTuple):
             "delta_channels": self.channels,
             "delta_values": self.values * self.size,
             "delta_heads": self.values,
+            "delta_steps": 2 * self.values,
             "delta_size": self.size,
             "taps": self.taps,
         }

@@ -61,8 +61,9 @@ class DeltaRule:
         """
         graph, delta = self.graph, self._delta
         mixed, z = product(n, "attn_qkv"), product(n, "attn_gate")
-        beta = graph.sigmoid(product(n, "ssm_beta"), name="ssm_beta")
-        stepped = graph.add(product(n, "ssm_alpha"), self._param("ssm_dt.bias"), name="ssm_alpha")
+        strength, step = self._strengths(n, product)
+        beta = graph.sigmoid(strength, name="ssm_beta")
+        stepped = graph.add(step, self._param("ssm_dt.bias"), name="ssm_alpha")
         decay = graph.mul(self._softplus(stepped), self._param("ssm_a"), name="ssm_alpha")
         trail = graph.concat([mixed, decay, beta], axis=2, name="trail")
         o, memory = self._steps(mixed, decay, beta, past)
@@ -93,6 +94,19 @@ class DeltaRule:
 
     def _param(self, name: str) -> Value:
         return self.params[f"blk.{self.number}.{name}"]
+
+    def _strengths(self, n: Value, product: Product) -> tuple[Value, Value]:
+        """What strengths and decays of all heads of values, [B, S, Hv], are made of."""
+        graph, delta, (batch, length) = self.graph, self._delta, n.shape[:2]
+        if not self.config.plan.grouped:
+            return product(n, "ssm_beta"), product(n, "ssm_alpha")
+        each, name = delta.values // delta.keys, "ssm_ba"
+        both = graph.reshape(product(n, name), [batch, length, delta.keys, 2 * each], name=name)
+        strength, step = (
+            graph.reshape(graph.narrow(both, 3, start, each, name=name), [batch, length, delta.values], name=name)
+            for start in (0, each)
+        )
+        return strength, step
 
     def _softplus(self, x: Value) -> Value:
         """log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), which overflows nowhere."""
@@ -130,8 +144,15 @@ class DeltaRule:
 
     def _for_values(self, x: Value) -> Value:
         """Heads of keys, one for each head of values."""
-        times = self._delta.values // self._delta.keys
-        return x if times == 1 else self.graph.concat([x] * times, axis=2, name="delta")
+        graph, delta, times = self.graph, self._delta, self._delta.values // self._delta.keys
+        if times == 1:
+            return x
+        if not self.config.plan.grouped:
+            return graph.concat([x] * times, axis=2, name="delta")
+        batch, length = x.shape[:2]
+        one = graph.reshape(x, [batch, length, delta.keys, 1, delta.size], name="delta")
+        several = graph.concat([one] * times, axis=3, name="delta")
+        return graph.reshape(several, [batch, length, delta.values, delta.size], name="delta")
 
     def _last_rows(self, mixed: Value, past: Past) -> Value:
         """What the next token's channels see."""

@@ -15,10 +15,10 @@ from rlx_mlir.files import Json
 
 from .. import checks
 from ..errors import InputError
-from .channels import Aside, Kind, channel_stream
+from .channels import Aside, Kind, division_of
 from .choosing import Chooser, Processor, TokenLogprob
+from .guides import guide_behind
 from .sampling import Sampler
-from .structured import guide_of
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
@@ -244,6 +244,8 @@ def task_of(
     texts: int,
     context: int,
     *,
+    template: str = "",
+    thinks: bool = True,
     max_tokens: int = 256,
     temperature: float = 0.8,
     top_k: int = 40,
@@ -268,10 +270,12 @@ def task_of(
         tokenizer: gives the model's.
         texts: ids that have a text.
         context: positions of a sequence.
+        template, thinks: see `division_of`.
     """
     checks.whole("max_tokens", max_tokens, 1)
     checks.flag("ignore_eos", ignore_eos)
     stops = StopStrings([checks.text("stop", stop)] if isinstance(stop, str) else checks.names("stop", stop))
+    division = division_of(tokenizer(), prompt, template, thinks=thinks)
     chooser = Chooser(
         Sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed, greedy=greedy),
         logit_bias={} if logit_bias is None else logit_bias,
@@ -280,17 +284,16 @@ def task_of(
         frequency_penalty=frequency_penalty,
         processors=logits_processors,
         logprobs=logprobs,
-        guide=None if response_format is None else guide_of(response_format, tokenizer()),
+        guide=guide_behind(division, response_format, tokenizer()),
         prompt=prompt,
     )
     chooser.check_ids(texts)
-    channels = channel_stream(tokenizer())
     return Task(
         prompt,
         chooser,
         stops=stops,
-        stream=channels or tokenizer().stream(),
-        asides=None if channels is None else channels.asides,
+        stream=tokenizer().stream() if division is None else division.stream,
+        asides=None if division is None else division.stream.asides,
         ends=frozenset() if ignore_eos else tokenizer().stop_ids,
         max_tokens=max_tokens,
         context=context,
@@ -376,12 +379,12 @@ class Generation(Iterator[str]):
 
     @property
     def reasoning(self) -> str:
-        """What was thought so far, of a model whose answers have channels: none of it is in `text`."""
+        """What was thought so far, of a model that thinks, see `channels`: none of it is in `text`."""
         return "".join(own.text for own in self.task.asides if own.kind is Kind.THOUGHT)
 
     @property
     def calls(self) -> list[tuple[str, str]]:
-        """Calls of functions in such answers: names, and arguments as the model wrote them, mostly JSON."""
+        """Calls of functions in answers with channels: names, and arguments as the model wrote them, mostly JSON."""
         return [(own.name, own.text) for own in self.task.asides if own.kind is Kind.CALL]
 
     def read(self) -> str:

@@ -402,17 +402,20 @@ class Layer:
         return graph.add(y, added, name=f"{name}_lora")
 
     def _rotate(self, x: Value, name: str, heads: int) -> Value:
-        """Queries or keys by their positions, after the norm of each head, or of all, where there is one."""
-        config, size = self.config, self.config.head_dim
+        """Queries or keys by their positions, and by the norm of each head, or of all, where there is one."""
+        config, normed = self.config, f"{name}_norm"
         if config.plan.head_norms == "row":
-            x = self._norm(x, f"{name}_norm")
-        elif config.plan.head_norms:
-            rows = self.graph.reshape(x, [*x.shape[:-1], heads, size], name=f"{name}_norm")
-            rows = self._norm(rows, f"{name}_norm")
-            x = self.graph.reshape(rows, x.shape, name=f"{name}_norm")
-        if self.number in config.unrotated:
-            return x
-        return self._turned(x, name)
+            x = self._norm(x, normed)
+        elif config.plan.head_norms and not config.plan.norms_rotated:
+            x = self._norm_heads(x, normed, heads)
+        if self.number not in config.unrotated:
+            x = self._turned(x, name)
+        return self._norm_heads(x, normed, heads) if config.plan.norms_rotated else x
+
+    def _norm_heads(self, x: Value, name: str, heads: int) -> Value:
+        """The norm of each head."""
+        rows = self.graph.reshape(x, [*x.shape[:-1], heads, self.config.head_dim], name=name)
+        return self.graph.reshape(self._norm(rows, name), x.shape, name=name)
 
     def _turned(self, x: Value, name: str) -> Value:
         """Heads by their positions."""

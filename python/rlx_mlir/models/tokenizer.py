@@ -417,6 +417,14 @@ class Tokenizer:
         """Which of some texts are control tokens, by their ids."""
         return {self._controls[text]: text for text in texts if text in self._controls}
 
+    def cuts_out(self, texts: Iterable[str]) -> bool:
+        """Whether some texts are tokens that text is cut at: control tokens, or such as the file's author added."""
+        return self._cut_out.issuperset(texts)
+
+    @cached_property
+    def _cut_out(self) -> frozenset[str]:
+        return frozenset(text for text, _ in self._special)
+
     @cached_property
     def _controls(self) -> dict[str, int]:
         """Ids of control tokens by their texts."""

@@ -6,8 +6,8 @@ Llama 3's, a text that is ``{"name": …, "parameters": {…}}``; and channels (
 Templates that know none get Hermes' form by a message of the system.
 
 Grammars are llguidance's Lark. Arguments follow the function's JSON schema whether the model was asked to call or does
-it by itself: from the begin of a call on, no other text is possible. Of channels, which control tokens divide, there is
-no grammar: such a model can't be made to call, and its arguments are as it writes them.
+it by itself: from the begin of a call on, no other text is possible. What a model thinks comes before that, and is
+free. A model with channels has a grammar where it has to call; else its arguments are as it writes them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from rlx_mlir.files import Json
 
+from ..models.channels import FUNCTIONS, THOUGHT, THOUGHT_RULES, begun
 from ..models.chat import ChatTemplate
 from .failures import Refusal
 
@@ -191,16 +192,20 @@ def _told(tools: Tools) -> str:
 # What the model may write -------------------------------------------------------------------------
 
 
-def grammar(tools: Tools, form: Form) -> str:
-    """The Lark grammar of an answer that may call, or has to."""
+def grammar(tools: Tools, form: Form) -> str | None:
+    """The Lark grammar of an answer that may call, or has to; None where there is none.
+
+    It begins behind what is thought, but of channels at the begin of the answer.
+    """
+    if form is Form.CHANNELS:
+        return _grammar_of_channels(tools) if tools.must_call else None
     key = "parameters" if form is Form.LLAMA else "arguments"
     rules = [f"ws: /{_BLANKS}/", "call: " + " | ".join(f"call{number}" for number in range(len(tools.functions)))]
     for number, function in enumerate(tools.functions):
-        schema = json.dumps({**function.parameters, "x-guidance": _SOME_BLANKS})
         rules += [
             rf'call{number}: "{{" ws "\"name\"" ws ":" ws "\"{function.name}\"" ws "," '
             rf'ws "\"{key}\"" ws ":" ws arguments{number} ws "}}"',
-            f"arguments{number}: %json {schema}",
+            _arguments(function, number),
         ]
     if form is Form.LLAMA:
         start = ["start: call" if tools.must_call else "start: call | TEXT?"]
@@ -212,6 +217,21 @@ def grammar(tools: Tools, form: Form) -> str:
         start = ["start: one* TEXT?" if tools.several else "start: one | TEXT?", f'one: head ws call ws "{END}"']
         text = [f"head[lazy]: /(?s:.*){BEGIN}/", f"TEXT: /(?s:.+)/ & ~/(?s:.*){BEGIN}(?s:.*)/"]
     return "\n".join([*start, *text, *rules]) + "\n"
+
+
+def _grammar_of_channels(tools: Tools) -> str:
+    """One call, in the channel for calls, behind what is thought."""
+    rules = []
+    for number, function in enumerate(tools.functions):
+        head = f'<|channel|> "commentary to={FUNCTIONS}{function.name} " <|constrain|> "json" <|message|>'
+        rules += [f"call{number}: {head} arguments{number} <|call|>", _arguments(function, number)]
+    calls = " | ".join(f"call{number}" for number in range(len(tools.functions)))
+    return "\n".join([f"start: {THOUGHT}* ({calls})", *rules]) + f"\n{THOUGHT_RULES}"
+
+
+def _arguments(function: Function, number: int) -> str:
+    schema = json.dumps({**function.parameters, "x-guidance": _SOME_BLANKS})
+    return f"arguments{number}: %json {schema}"
 
 
 # What the model has written -----------------------------------------------------------------------
@@ -247,7 +267,7 @@ class CallReader:
             found += self._call(body, BEGIN, END) if self._inside else self._text(body)
             self._inside = not self._inside
         if not self._inside:
-            found += self._text(self._take(len(self._held) - _begun(self._held, BEGIN)))
+            found += self._text(self._take(len(self._held) - begun(self._held, BEGIN)))
         return found
 
     def flush(self) -> list[str | Call]:
@@ -283,11 +303,6 @@ class CallReader:
         self.calls += 1
         self._blanks = ""
         return [Call(name, json.dumps(arguments, ensure_ascii=False))]
-
-
-def _begun(text: str, mark: str) -> int:
-    """How many characters at the end of a text may be the begin of a mark."""
-    return next((n for n in range(min(len(text), len(mark) - 1), 0, -1) if mark.startswith(text[-n:])), 0)
 
 
 __all__ = ["Call", "CallReader", "Form", "Function", "Tools", "call_of", "form_of", "grammar", "messages_for"]

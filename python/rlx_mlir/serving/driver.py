@@ -47,12 +47,13 @@ class Driver:
         self,
         prompt: Sequence[int],
         *,
+        chat: bool | None,
         on_text: Callable[[str], object],
         on_done: Callable[[Generation], object],
         **options: Unpack[Options],
     ) -> Request:
         """As `Engine.add`; and wakes the thread."""
-        request = self.engine.add(prompt, on_text=on_text, on_done=on_done, **options)
+        request = self.engine.add(prompt, chat=chat, on_text=on_text, on_done=on_done, **options)
         with self._wake:
             self._wake.notify()
         return request
@@ -129,7 +130,7 @@ class Work:
         self._pieces: asyncio.Queue[Piece] = asyncio.Queue()
         self._is_cancelled = False
 
-    def add(self, prompt: Sequence[int], **options: Unpack[Options]) -> None:
+    def add(self, prompt: Sequence[int], *, chat: bool | None = None, **options: Unpack[Options]) -> None:
         """One more choice; raises as `Engine.add` does."""
         index, turn = len(self.requests), threading.Lock()
 
@@ -142,7 +143,7 @@ class Work:
             self._say(Piece(index, "", ((len(generation.ids), time.perf_counter()),), is_end=True))
 
         with turn:
-            request = self._driver.add(prompt, on_text=on_text, on_done=on_done, **options)
+            request = self._driver.add(prompt, chat=chat, on_text=on_text, on_done=on_done, **options)
             self.requests.append(request)
         if self._is_cancelled:
             request.cancel()

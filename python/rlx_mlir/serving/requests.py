@@ -30,11 +30,12 @@ _ABSENT: Mapping[str, tuple[Json, ...]] = {
     "function_call": (),
     "modalities": (["text"],),
     "prediction": (),
-    "reasoning_effort": (),
     "suffix": ("",),
     "verbosity": (),
     "web_search_options": (),
 }
+SWITCHES = ("enable_thinking", "reasoning_effort")
+"""Fields of chats that are variables of templates by the same names."""
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 #: Texts at which generation ends, and functions, at most: each is looked at for every token.
 _MOST_STOPS, _MOST_FUNCTIONS = 16, 128
@@ -183,6 +184,8 @@ def chat_of(body: object, limits: Limits) -> Chat:
     for name in ("self", "messages", "tools", "add_generation_prompt", "bos_token", "eos_token"):
         if name in variables:
             raise Refusal(400, f"'chat_template_kwargs' may not set '{name}'", param="chat_template_kwargs")
+    own = (fields.checked(checks.flag, SWITCHES[0], None), fields.checked(checks.text, SWITCHES[1], None))
+    variables = {**variables, **{name: value for name, value in zip(SWITCHES, own, strict=True) if value is not None}}
     given = [fields.whole(name, None, 1, limits.max_tokens) for name in ("max_completion_tokens", "max_tokens")]
     if None not in given and given[0] != given[1]:
         raise Refusal(400, "'max_tokens' is the older name of 'max_completion_tokens': give one", param="max_tokens")

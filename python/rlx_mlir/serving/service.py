@@ -20,7 +20,7 @@ from .calls import Form, form_of, grammar, messages_for
 from .driver import Driver, Piece, Work
 from .failures import Refusal, refusal_of, stopping
 from .metrics import Counter, Gauge, Histogram, Metrics
-from .requests import Chat, Common, Completion, Embeddings, Limits
+from .requests import SWITCHES, Chat, Common, Completion, Embeddings, Limits
 from .settings import Settings
 
 _log = logging.getLogger("rlx_mlir.serving")
@@ -154,22 +154,30 @@ class Service:
     async def chat(self, asked: Chat) -> AsyncIterator[Work]:
         """Work on a chat, which is ended with the block; raises what the request is refused with."""
 
+        form = self._form_for(asked)
+
         def prompts() -> list[list[int]]:
-            messages = messages_for(asked.messages, asked.tools, self.form)
+            messages = messages_for(asked.messages, asked.tools, form)
             variables = dict(asked.variables)
-            if asked.tools is not None and self.form is not Form.GENERIC:
+            if asked.tools is not None and form is not Form.GENERIC:
                 variables["tools"] = [function.shown for function in asked.tools.functions]
             return [self.model.chat_ids(messages, **variables)]
 
         options = asked.options
-        if asked.tools is not None and (form := self.form) is not Form.CHANNELS:
-            options = {**options, "response_format": {"type": "lark", "grammar": grammar(asked.tools, form)}}
-        elif asked.tools is not None and asked.tools.must_call:
-            raise Refusal(
-                400, "answers of this model have channels, so that it can't be made to call", param="tool_choice"
-            )
+        if asked.tools is not None and (lark := grammar(asked.tools, form)) is not None:
+            options = {**options, "response_format": {"type": "lark", "grammar": lark}}
         async with self._working(asked, prompts, options) as work:
             yield work
+
+    def _form_for(self, asked: Chat) -> Form:
+        """The form of calls; Refusal where a request sets what the template doesn't read."""
+        self.check_model(asked.model)
+        known = self.model.chat_template.variables
+        for name in asked.variables:
+            if name not in known:
+                param = name if name in SWITCHES else "chat_template_kwargs"
+                raise Refusal(400, f"the chat template of this model doesn't read '{name[:100]}'", param=param)
+        return self.form
 
     @property
     def form(self) -> Form:
@@ -183,14 +191,17 @@ class Service:
         def prompts() -> list[list[int]]:
             return [self.model.tokenize(own) if isinstance(own, str) else own for own in asked.prompts]
 
-        async with self._working(asked, prompts, asked.options) as work:
+        async with self._working(asked, prompts, asked.options, chat=False) as work:
             yield work
 
     @asynccontextmanager
     async def _working(
-        self, asked: Common, prompts: Callable[[], list[list[int]]], options: Options
+        self, asked: Common, prompts: Callable[[], list[list[int]]], options: Options, *, chat: bool | None = None
     ) -> AsyncIterator[Work]:
-        """Work on all texts of a request; what isn't done at the end of the block is cancelled."""
+        """Work on all texts of a request; what isn't done at the end of the block is cancelled.
+
+        Where ``chat`` is False, all that the model writes is text.
+        """
         self.check_model(asked.model)
         loop = asyncio.get_running_loop()
         work = Work(self._driver, loop)
@@ -200,7 +211,7 @@ class Service:
                 for choice in range(asked.count):
                     own = options.copy()
                     own["seed"] = None if asked.seed is None else asked.seed + choice
-                    work.add(ids, **own)
+                    work.add(ids, chat=chat, **own)
 
         timer = None
         try:

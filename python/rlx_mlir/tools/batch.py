@@ -11,7 +11,7 @@ A line of the input is a JSON object:
 | an option of `Model.generate` | optional: in place of the command's, such as `max_tokens` |
 
 A line of the output is one of the input, by its number in `line`: its `id`, `text`, `finish_reason`, `prompt_tokens`,
-`generated_tokens` and, where they are asked for, `logprobs`; or `error`.
+`generated_tokens`, `reasoning` of a model that thinks, and, where they are asked for, `logprobs`; or `error`.
 """
 
 from __future__ import annotations
@@ -361,6 +361,8 @@ def _record(model: Core, entry: _Entry, generation: Generation) -> dict[str, Jso
         prompt_tokens=len(generation.prompt_ids),
         generated_tokens=len(generation.ids),
     )
+    if generation.reasoning:
+        found["reasoning"] = generation.reasoning
     if generation.logprobs:
         found["logprobs"] = logprob_rows(model, generation.logprobs)
     return found

@@ -41,9 +41,19 @@ FAMILIES = {
     "deepseek3": "deepseek_v3",
     "qwen35": "qwen3_5_text",
     "qwen35moe": "qwen3_5_moe_text",
+    "qwen3next": "qwen3_next",
+    "qwen3vl": "qwen3_vl",
+    "qwen3vlmoe": "qwen3_vl_moe",
+    "seed_oss": "seed_oss",
+    "glm4": "glm4",
+    "ernie4_5": "ernie4_5",
+    "hunyuan-dense": "hunyuan_v1_dense",
+    "olmo3": "olmo3",
+    "exaone4": "exaone4",
+    "minicpm": "minicpm",
 }
 """`model_type` by the name of the architecture in GGUF files."""
-PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe")
+PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe", "minicpm")
 """Architectures whose GGUF files have the rows that rotate together beside each other."""
 
 _NAMES = {
@@ -72,11 +82,13 @@ _DELTA = {
     "attn_gate": "linear_attn.in_proj_z",
     "ssm_beta": "linear_attn.in_proj_b",
     "ssm_alpha": "linear_attn.in_proj_a",
+    "ssm_ba": "linear_attn.in_proj_ba",
     "ssm_conv1d": "linear_attn.conv1d",
     "ssm_norm": "linear_attn.norm",
     "ssm_out": "linear_attn.out_proj",
     "post_attention_norm": "post_attention_layernorm",
 }
+_DELTAS = ("qwen35", "qwen35moe", "qwen3next")
 _AHEAD = {"eh_proj": "fc", "enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "shared_head_norm": "norm"}
 _DEEPSEEK = {
     "attn_q_a": "self_attn.q_a_proj",
@@ -114,7 +126,7 @@ def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, 
     kinds = ("token_embd", "output", "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output")
     kinds += tuple(f"ffn_{word}{suffix}" for word in ("gate", "up", "down") for suffix in ("", "_exps", "_shexp"))
     kinds += ("ffn_gate_inp", "attn_q_a", "attn_q_b", "attn_kv_a_mqa", "attn_k_b", "attn_v_b")
-    kinds += ("attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "nextn.eh_proj")
+    kinds += ("attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "ssm_ba", "nextn.eh_proj")
     types = dict.fromkeys(kinds, "f32")
     return {
         name: value.astype(DTYPES[dtype])
@@ -129,11 +141,15 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
     names = dict(_NAMES)
     if architecture in ("gemma2", "gemma3"):
         names["ffn_norm"] = "pre_feedforward_layernorm"
-    if architecture == "phi3":
+    if architecture in ("phi3", "glm4"):
         names["ffn_up"] = "mlp.gate_up_proj"
+    if architecture == "glm4":
+        names |= {"post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm"}
+    if architecture == "hunyuan-dense":
+        names |= {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
     if architecture.startswith("deepseek"):
         names |= _DEEPSEEK
-    if architecture.startswith("qwen35"):
+    if architecture in _DELTAS:
         names |= _DELTA
     names["ffn_gate_inp"] = _ROUTERS.get(architecture, "mlp.gate")
     single = _EXPERTS.get(architecture, _EXPERTS[""])
@@ -145,7 +161,7 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
             continue
         _, layer, *rest = name.split(".")
         prefix = f"model.layers.{layer}"
-        if architecture.startswith("qwen35"):
+        if architecture in _DELTAS:
             if int(layer) == tiny_models._sizes(architecture)["block_count"] - 1:
                 prefix = "mtp.layers.0"
             if rest[0] == "nextn":
@@ -154,6 +170,12 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
             if rest[0] in ("ssm_a", "ssm_dt"):
                 word = "A_log" if rest[0] == "ssm_a" else "dt_bias"
                 found[f"{prefix}.linear_attn.{word}"] = value
+                continue
+            if architecture == "qwen3next" and rest[0] == "attn_gate":
+                continue
+            if architecture == "qwen3next" and rest[0] == "attn_qkv":
+                both = _beside(tiny_models._sizes(architecture), value, tensors[name.replace("qkv", "gate")])
+                found[f"{prefix}.linear_attn.in_proj_qkvz.weight"] = both
                 continue
             if rest[0] == "ssm_conv1d":
                 found[f"{prefix}.linear_attn.conv1d.weight"] = value[:, None]
@@ -184,6 +206,14 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
     return found
 
 
+def _beside(sizes: Mapping[str, Any], mixed: np.ndarray, gates: np.ndarray) -> np.ndarray:
+    """Rows of queries, keys, values and gates, of one head of keys after another."""
+    keys, size = sizes["ssm.group_count"], sizes["ssm.state_size"]
+    q, k, v = np.split(mixed, [keys * size, 2 * keys * size])
+    heads = [part.reshape(keys, -1, mixed.shape[1]) for part in (q, k, v, gates)]
+    return np.concatenate(heads, axis=1).reshape(-1, mixed.shape[1])
+
+
 def _of_gpt_oss(tensors: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
     """A tensor of a layer without the layer: gates and ups take turns, and outputs of experts are last."""
     value = tensors[name]
@@ -205,10 +235,10 @@ def to_gguf(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict[str, n
     found = {}
     for name, value in tensors.items():
         own = value.astype(np.float32) if value.ndim == 1 or name.endswith(".bias") else value
-        if architecture.startswith(("gemma", "qwen35")) and name.endswith("norm.weight") and "ssm_norm" not in name:
+        if architecture.startswith(("gemma", *_DELTAS)) and name.endswith("norm.weight") and "ssm_norm" not in name:
             own = own + np.float32(1)
-        if architecture.startswith("qwen35") and name.startswith("blk."):
-            own = _reordered(sizes, name, own)
+        if architecture in _DELTAS and name.startswith("blk."):
+            own = _reordered(sizes, name, own, grouped=architecture == "qwen3next")
         heads = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}.get(name.split(".")[-2])
         if architecture in PERMUTED and heads is not None:
             own = own.reshape(sizes[heads], 2, -1, own.shape[1]).swapaxes(1, 2).reshape(own.shape)
@@ -216,10 +246,11 @@ def to_gguf(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict[str, n
     return found
 
 
-def _reordered(sizes: Mapping[str, Any], name: str, value: np.ndarray) -> np.ndarray:
-    """Heads of values one by one: those that read key head 0 come first in the folder, in the file every so many."""
+def _reordered(sizes: Mapping[str, Any], name: str, value: np.ndarray, *, grouped: bool) -> np.ndarray:
+    """Heads of values one by one: those that read key head 0 come first in the folder, in the file every so many; in
+    both, where the file is `grouped`."""
     keys, values, size = (sizes[f"ssm.{word}"] for word in ("group_count", "time_step_rank", "state_size"))
-    heads = [(j % keys) * (values // keys) + j // keys for j in range(values)]
+    heads = [j if grouped else (j % keys) * (values // keys) + j // keys for j in range(values)]
     word = name.split(".")[2]
     if word == "ssm_a":
         return -np.exp(value[heads].astype(np.float32))
@@ -274,7 +305,7 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
         values |= {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
     if architecture.startswith("deepseek"):
         values |= _of_latents(own)
-    if architecture.startswith("qwen35"):
+    if architecture in _DELTAS:
         values |= {
             "num_hidden_layers": own["block_count"] - 1,
             "mtp_num_hidden_layers": 1,
@@ -286,9 +317,25 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
             "linear_num_value_heads": own["ssm.time_step_rank"],
             "rope_parameters": {"rope_theta": own["rope.freq_base"], "mrope_section": [2, 1, 1]},
         }
-    if architecture == "qwen35moe":
+    if architecture in ("qwen35moe", "qwen3next"):
         values |= {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
         values |= {"shared_expert_intermediate_size": 64}
+    if architecture in ("olmo3", "exaone4"):
+        kinds = ["full_attention" if layer % 4 == 3 else "sliding_attention" for layer in range(4)]
+        values |= {"layer_types": kinds}
+    if architecture == "olmo3":
+        scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+        values["rope_scaling"] = scaling
+    if architecture == "hunyuan-dense":  # a base that grows to the file's
+        values["rope_theta"] = own["rope.freq_base"] / 1000 ** (32 / 30)
+        values["rope_scaling"] = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}
+    if architecture == "minicpm":
+        values |= {"scale_emb": 3.0, "scale_depth": 0.5 * 2**0.5, "dim_model_base": 32}
+    if architecture.startswith("qwen3vl"):
+        scaling = {"rope_type": "default", "mrope_section": [6, 5, 5], "mrope_interleaved": True}
+        text = {**values, "rope_scaling": scaling, "num_experts": 6, "num_experts_per_tok": 2}
+        text |= {"moe_intermediate_size": 32}
+        return {"model_type": values["model_type"], "text_config": text | changes, "tie_word_embeddings": True}
     if architecture.startswith("granite"):
         values |= {"attention_multiplier": 0.1, "embedding_multiplier": 3.0}
         values |= {"residual_multiplier": 0.5, "logits_scaling": 2.0}

@@ -13,6 +13,10 @@ import numpy as np
 
 from rlx_mlir.frontends.gguf import GGUFFile
 
+_INTERLEAVED = ("llama", "smollm3", "granite", "granitemoe", "deepseek2", "glm4", "ernie4_5", "minicpm")
+_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4")
+_BIASED = ("qwen2", "qwen2moe", "qwen2vl", "gpt-oss", "seed_oss", "glm4")
+
 
 class NumpyDecoder:
     """The model of a file."""
@@ -31,7 +35,7 @@ class NumpyDecoder:
         self.kind = self._meta("rope.scaling.type", "linear")
         self.stretch = 1.0 if self.kind == "none" else self._meta("rope.scaling.factor", 1.0)
         self.eps = self._meta("attention.layer_norm_rms_epsilon")
-        self.interleaved = self.family in ("llama", "smollm3", "granite", "granitemoe", "deepseek2")
+        self.interleaved = self.family in _INTERLEAVED
         self.gemma = self.family.startswith("gemma")
         self.dtype = dtype
         self.context = context
@@ -74,7 +78,7 @@ class NumpyDecoder:
 
     def _is_near(self, layer: int) -> bool:
         """Whether a layer sees a window."""
-        periods = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2}
+        periods = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2, "olmo2": 4, "exaone4": 4}
         pattern = self._meta("attention.sliding_window_pattern", periods.get(self.family, 0))
         if isinstance(pattern, np.ndarray):
             return bool(pattern[layer])
@@ -89,7 +93,7 @@ class NumpyDecoder:
             n = self._norm(x, p + "ffn_norm.weight")
             dense = layer < self._meta("leading_dense_block_count", 0)
             return x + (self._feed_forward(p, n) if dense else self._routed(p, n))
-        if self.family.startswith("qwen35"):
+        if self.family in ("qwen35", "qwen35moe", "qwen3next"):
             x = x + (self._delta_rule(p, n) if p + "ssm_a" in self.file.tensors else self._gated_attention(p, n))
             n = self._norm(x, p + "post_attention_norm.weight")
             return x + (self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n))
@@ -97,17 +101,23 @@ class NumpyDecoder:
         if self.family in ("olmo2", "olmoe"):
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
         q, k, v = self._split(q, self.heads), self._split(k, self.kv_heads), self._split(v, self.kv_heads)
-        if self.family in ("qwen3", "qwen3moe", "gemma3"):
+        if self.family in _NORMED_HEADS:
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
         near = self._is_near(layer)
-        if not (self.family == "smollm3" and layer % 4 == 3):
+        global_alone = self.family == "exaone4" and self._meta("attention.sliding_window", 0) and not near
+        if not (self.family == "smollm3" and layer % 4 == 3) and not global_alone:
             q, k = self._rotate(q, near), self._rotate(k, near)
+        if self.family == "hunyuan-dense":
+            q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
         sinks = self.weight(p + "attn_sinks.weight") if self.family == "gpt-oss" else np.full(self.heads, -np.inf)
         a = self._attend(q, k, v, self._meta("attention.sliding_window") if near else len(x), sinks)
         a = a @ self.weight(p + "attn_output.weight").T
         if self.family == "gpt-oss":
             x = x + a + self.weight(p + "attn_output.bias")
             return x + self._biased_experts(p, self._norm(x, p + "post_attention_norm.weight"))
+        if self.family == "seed_oss":
+            x = x + a
+            return x + self._feed_forward(p, self._norm(x, p + "post_attention_norm.weight"))
         x = x + residual * self._maybe(a, p + "post_attention_norm.weight")
         n = self._maybe(x, p + "ffn_norm.weight")
         f = self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n)
@@ -124,7 +134,7 @@ class NumpyDecoder:
         return (a / (1 + np.exp(-gate))) @ self.weight(p + "attn_output.weight").T
 
     def _delta_rule(self, p: str, n: np.ndarray) -> np.ndarray:
-        """Token by token, head by head: value head j reads key head j % Hk."""
+        """Token by token, head by head: value head j reads key head j % Hk, or j // (Hv / Hk) of Qwen3-Next."""
         names = ("group_count", "time_step_rank", "state_size", "conv_kernel")
         keys, values, size, taps = (self._meta(f"ssm.{name}") for name in names)
         mixed = n @ self.weight(p + "attn_qkv.weight").T
@@ -133,14 +143,21 @@ class NumpyDecoder:
         seen = self._act(sum(padded[j : j + len(n)] * kernel[:, j] for j in range(taps)))
         heads = seen.reshape(len(n), 2 * keys + values, size)
         unit = heads / np.sqrt((heads**2).sum(-1, keepdims=True) + 1e-6)
-        beta = 1 / (1 + np.exp(-(n @ self.weight(p + "ssm_beta.weight").T)))
-        stepped = n @ self.weight(p + "ssm_alpha.weight").T + self.weight(p + "ssm_dt.bias")
+        grouped = self.family == "qwen3next"
+        own = [j // (values // keys) if grouped else j % keys for j in range(values)]
+        if grouped:
+            both = (n @ self.weight(p + "ssm_ba.weight").T).reshape(len(n), keys, 2, -1)
+            strength, step = both[:, :, 0].reshape(len(n), -1), both[:, :, 1].reshape(len(n), -1)
+        else:
+            strength, step = (n @ self.weight(f"{p}ssm_{word}.weight").T for word in ("beta", "alpha"))
+        beta = 1 / (1 + np.exp(-strength))
+        stepped = step + self.weight(p + "ssm_dt.bias")
         decay = np.exp(self.weight(p + "ssm_a") * np.log1p(np.exp(stepped)))
         result = np.empty((len(n), values, size))
         for j in range(values):
             memory = np.zeros((size, size))
             for t in range(len(n)):
-                q, k, v = unit[t, j % keys], unit[t, keys + j % keys], heads[t, 2 * keys + j]
+                q, k, v = unit[t, own[j]], unit[t, keys + own[j]], heads[t, 2 * keys + j]
                 memory = memory * decay[t, j]
                 memory = memory + np.outer(k, beta[t, j] * (v - k @ memory))
                 result[t, j] = q @ memory / np.sqrt(size)
@@ -209,7 +226,7 @@ class NumpyDecoder:
             narrow = self.kv_heads * self.head_dim
             return np.split(joined, [self.heads * self.head_dim, self.heads * self.head_dim + narrow], axis=1)
         found = [n @ self.weight(f"{p}attn_{name}.weight").T for name in "qkv"]
-        if self.family in ("qwen2", "qwen2moe", "gpt-oss"):
+        if self.family in _BIASED and f"{p}attn_q.bias" in self.file.tensors:
             found = [y + self.weight(f"{p}attn_{name}.bias") for y, name in zip(found, "qkv", strict=True)]
         return found
 
@@ -220,7 +237,7 @@ class NumpyDecoder:
 
     def _feed_forward(self, p: str, n: np.ndarray) -> np.ndarray:
         up = n @ self.weight(p + "ffn_up.weight").T
-        if self.family == "phi3":
+        if f"{p}ffn_gate.weight" not in self.file.tensors:
             gate, up = np.split(up, 2, axis=1)
         else:
             gate = n @ self.weight(p + "ffn_gate.weight").T
@@ -230,7 +247,7 @@ class NumpyDecoder:
         """Token by token, expert by expert."""
         gate, up, down = (self.weight(f"{p}ffn_{word}_exps.weight") for word in ("gate", "up", "down"))
         scores = n @ self.weight(p + "ffn_gate_inp.weight").T
-        result = self._shared(p, n) if self.family in ("qwen2moe", "qwen35moe") else np.zeros_like(n)
+        result = self._shared(p, n) if self.family in ("qwen2moe", "qwen35moe", "qwen3next") else np.zeros_like(n)
         normalised = self.family not in ("qwen2moe", "olmoe")
         for i, x in enumerate(n):
             weights = np.exp(scores[i] - scores[i].max())
@@ -278,15 +295,18 @@ class NumpyDecoder:
         count = self.rotated // 2
         first = np.arange(0, self.rotated, 2) if self.interleaved else np.arange(count)
         second = first + (1 if self.interleaved else count)
-        own = near and self.family == "gemma3"
-        base = 10000.0 if own else self.base
+        own = near and self.family in ("gemma3", "olmo2")
+        base = 10000.0 if own and self.gemma else self.base
         frequency = base ** (-2 * np.arange(count) / self.rotated)
         if not own:
             frequency = frequency / self.stretch * (1 - self._kept(count)) + frequency * self._kept(count)
         for name in self._factor_names():
             frequency = frequency / self.weight(name)
         size = self._meta("rope.scaling.attn_factor", 1.0)
-        size *= 1 + 0.1 * np.log(self.stretch) if self.kind == "yarn" and self.family != "deepseek2" else 1.0
+        size = 1.0 if own else size
+        size *= (
+            1 + 0.1 * np.log(self.stretch) if self.kind == "yarn" and self.family != "deepseek2" and not own else 1.0
+        )
         turn = size * np.exp(1j * np.arange(x.shape[1])[:, None] * frequency)
         turned = (x[..., first] + 1j * x[..., second]) * turn
         result = x.copy()

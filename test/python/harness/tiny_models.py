@@ -146,8 +146,31 @@ SIZES: dict[str, dict[str, Any]] = {
         "expert_feed_forward_length": 32,
         "expert_shared_feed_forward_length": 64,
     },
+    "qwen3next": {
+        **{key: value for key, value in _DELTA.items() if key != "rope.dimension_sections"},
+        "expert_count": 5,
+        "expert_used_count": 2,
+        "expert_feed_forward_length": 32,
+        "expert_shared_feed_forward_length": 64,
+    },
     "qwen2": {},
+    "qwen2vl": {"rope.dimension_sections": np.array([2, 3, 3, 0], np.int32)},
     "qwen3": {"attention.key_length": 32, "attention.value_length": 32},
+    "qwen3vl": {**_WIDE, "rope.dimension_sections": np.array([6, 5, 5, 0], np.int32)},
+    "qwen3vlmoe": {**_WIDE, "expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 32},
+    "seed_oss": _WIDE,
+    "glm4": {"rope.dimension_count": 8},
+    "ernie4_5": _WIDE,
+    "hunyuan-dense": {**_WIDE, "rope.freq_base": 98765.0},
+    "olmo3": {
+        "block_count": 4,  # the last one is global
+        "attention.sliding_window": 8,
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": 64,
+    },
+    "exaone4": {**_WIDE, "block_count": 4, "attention.sliding_window": 8},  # likewise, and doesn't rotate
+    "minicpm": {**{key: value for key, value in _SCALES.items() if key != "attention.scale"}},
     "gemma3": {
         "block_count": 6,  # the last one is global
         "attention.head_count_kv": 1,
@@ -158,14 +181,19 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 """What each architecture's tiny model has else than the others."""
-NAMES = {"mixtral": "llama", "deepseek3": "deepseek2"}
+NAMES = {"mixtral": "llama", "deepseek3": "deepseek2", "olmo3": "olmo2"}
 """What files call those that share a name."""
-_ROW_NORMS = ("olmo2", "olmoe")
+_ROW_NORMS = ("olmo2", "olmo3", "olmoe")
+_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "hunyuan-dense")
+_POST_NORMS = ("gemma2", "gemma3", "olmo2", "olmo3", "exaone4", "glm4")
 _HEAD_NORMS = ("attn_q_norm", "attn_k_norm")
 _PROJECTIONS = ("attn_q", "attn_k", "attn_v")
 _BIASES = {
     "qwen2": _PROJECTIONS,
     "qwen2moe": _PROJECTIONS,
+    "qwen2vl": _PROJECTIONS,
+    "seed_oss": _PROJECTIONS,
+    "glm4": _PROJECTIONS,
     "gpt-oss": (*_PROJECTIONS, "attn_output", "ffn_gate_inp"),
 }
 """Products with a bias."""
@@ -250,6 +278,9 @@ def tensors(
             rows = (heads + 2 * kv_heads) * head_dim
             own = {"attn_qkv": (rows, hidden), "attn_output": (hidden, heads * head_dim)}
             matrices = {**own, "ffn_up": (2 * ffn, hidden), "ffn_down": (hidden, ffn)}
+        if architecture == "glm4":
+            matrices = {name: shape for name, shape in matrices.items() if name != "ffn_gate"}
+            matrices["ffn_up"] = (2 * ffn, hidden)
         stacks: dict[str, tuple[int, int, int]] = {}
         if latent:
             matrices = {**_latent_matrices(sizes), **{name: matrices[name] for name in matrices if "attn" not in name}}
@@ -257,7 +288,11 @@ def tensors(
         ahead = layer >= layers - sizes.get("nextn_predict_layers", 0)
         recurs = "ssm.state_size" in sizes and (layer + 1) % sizes["full_attention_interval"] != 0 and not ahead
         if "ssm.state_size" in sizes:
-            attention = _delta_matrices(sizes) if recurs else {"attn_q": (2 * heads * head_dim, hidden)}
+            attention = (
+                _delta_matrices(sizes, architecture == "qwen3next")
+                if recurs
+                else {"attn_q": (2 * heads * head_dim, hidden)}
+            )
             kept = {name: shape for name, shape in matrices.items() if not (recurs and name.startswith("attn"))}
             matrices = {**kept, **attention}
             matrices |= {"nextn.eh_proj": (hidden, 2 * hidden)} if ahead else {}
@@ -276,8 +311,9 @@ def tensors(
             flat = matrix(name, count * n, k)
             whole = (*flat[:2], (count, n, k)) if isinstance(flat, tuple) else flat.reshape(count, n, k)
             found[f"blk.{layer}.{name}.weight"] = whole
-        norms = {} if architecture == "olmo2" else {"attn_norm": hidden, "ffn_norm": hidden}
-        if architecture in ("qwen3", "qwen3moe", "gemma3"):
+        after = architecture in ("olmo2", "olmo3", "exaone4")
+        norms = {} if after else {"attn_norm": hidden, "ffn_norm": hidden}
+        if architecture in _NORMED_HEADS:
             norms |= {"attn_q_norm": head_dim, "attn_k_norm": head_dim}
         if "ssm.state_size" in sizes:
             norms = {"attn_norm": hidden, "post_attention_norm": hidden}
@@ -285,9 +321,9 @@ def tensors(
             norms |= {f"nextn.{word}": hidden for word in ("enorm", "hnorm", "shared_head_norm")} if ahead else {}
         if architecture in _ROW_NORMS:
             norms |= {"attn_q_norm": heads * head_dim, "attn_k_norm": kv_heads * head_dim}
-        if architecture in ("gemma2", "gemma3", "olmo2"):
+        if architecture in _POST_NORMS:
             norms |= {"post_attention_norm": hidden, "post_ffw_norm": hidden}
-        if architecture == "gpt-oss":
+        if architecture in ("gpt-oss", "seed_oss"):
             norms = {"attn_norm": hidden, "post_attention_norm": hidden}
         if latent:
             norms["attn_kv_a_norm"] = sizes["attention.kv_lora_rank"]
@@ -321,14 +357,14 @@ def tensors(
     return found
 
 
-def _delta_matrices(sizes: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def _delta_matrices(sizes: Mapping[str, Any], grouped: bool) -> dict[str, tuple[int, int]]:
     """The matrices of a gated delta rule, [outputs, inputs]."""
     hidden, values, size = sizes["embedding_length"], sizes["ssm.time_step_rank"], sizes["ssm.state_size"]
+    steps = {"ssm_beta": (values, hidden), "ssm_alpha": (values, hidden)}
     return {
         "attn_qkv": ((2 * sizes["ssm.group_count"] + values) * size, hidden),
         "attn_gate": (values * size, hidden),
-        "ssm_beta": (values, hidden),
-        "ssm_alpha": (values, hidden),
+        **({"ssm_ba": (2 * values, hidden)} if grouped else steps),
         "ssm_out": (hidden, values * size),
     }
 

@@ -8,41 +8,29 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import tiny_models
 from interpreted import load_interpreted
 from rich.console import Console
+from thinking_models import channels, forced
 
 from rlx_mlir.frontends.gguf import write_gguf
-from rlx_mlir.models.channels import Aside, Kind, channel_stream
+from rlx_mlir.models.channels import Aside, Kind, division_of
 from rlx_mlir.models.model import Model
 from rlx_mlir.models.tokenizer import Tokenizer, TokenType
 from rlx_mlir.tools.chat import Conversation
 
-MARKS = ("start", "channel", "constrain", "message", "end", "call", "return")
-
-
-def metadata(**changes: Any) -> dict[str, Any]:
-    """That of a tiny model whose vocabulary has the control tokens in the place of unused ones."""
-    found = tiny_models.metadata("gpt-oss")
-    tokens, types = list(found["tokenizer.ggml.tokens"]), found["tokenizer.ggml.token_type"].copy()
-    for index, word in enumerate(MARKS, start=len(tokens) - len(MARKS)):
-        tokens[index], types[index] = f"<|{word}|>", TokenType.CONTROL
-    own = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types}
-    return {**found, **own, "tokenizer.ggml.eos_token_id": tokens.index("<|return|>"), **changes}
-
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.from_metadata(metadata())
+    return Tokenizer.from_metadata(channels())
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
     path = tmp_path_factory.mktemp("channels") / "m.gguf"
     tensors = tiny_models.tensors(architecture="gpt-oss", layers=1)
-    return load_interpreted(write_gguf(path, {**metadata(), "gpt-oss.block_count": 1}, tensors), context=256)
+    return load_interpreted(write_gguf(path, {**channels(), "gpt-oss.block_count": 1}, tensors), context=256)
 
 
 def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -51,8 +39,9 @@ def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
 
 def read(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[str], list[Aside]]:
     """The pieces that are said, and what is beside them."""
-    stream = channel_stream(tokenizer)
-    assert stream is not None
+    division = division_of(tokenizer, [5])
+    assert division is not None
+    stream = division.stream
     return [*(stream.push(index) for index in ids), stream.flush()], stream.asides
 
 
@@ -111,21 +100,10 @@ def test_characters_are_whole(tokenizer: Tokenizer) -> None:
 
 
 def test_other_vocabularies_have_no_channels() -> None:
-    assert channel_stream(Tokenizer.from_metadata(tiny_models.metadata())) is None
-    types = metadata()["tokenizer.ggml.token_type"].copy()
+    assert division_of(Tokenizer.from_metadata(tiny_models.metadata()), [1, 5]) is None
+    types = channels()["tokenizer.ggml.token_type"].copy()
     types[-7] = TokenType.NORMAL  # then a text could contain it
-    assert channel_stream(Tokenizer.from_metadata(metadata(**{"tokenizer.ggml.token_type": types}))) is None
-
-
-def forced(ids: Sequence[int], prompt: int) -> Any:
-    """A function of logits that leaves but one token."""
-
-    def only(before: Sequence[int], logits: np.ndarray) -> np.ndarray:
-        found = np.full_like(logits, -np.inf)
-        found[ids[len(before) - prompt]] = 0
-        return found
-
-    return only
+    assert division_of(Tokenizer.from_metadata(channels(**{"tokenizer.ggml.token_type": types})), [1, 5]) is None
 
 
 def test_generations_have_text_and_thoughts(model: Model) -> None:

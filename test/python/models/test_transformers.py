@@ -135,6 +135,40 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen35": ("Qwen3_5TextConfig", DELTA),
     "qwen35-alike": ("Qwen3_5TextConfig", {**DELTA, "linear_num_key_heads": 4, "tie_word_embeddings": True}),
     "qwen35-moe": ("Qwen3_5MoeTextConfig", {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 64}),
+    "qwen3-next": (
+        "Qwen3NextConfig",
+        {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 64, "linear_num_value_heads": 6},
+    ),
+    "seed-oss": ("SeedOssConfig", {"head_dim": 32}),
+    "glm4": ("Glm4Config", {"head_dim": 16}),
+    "glm4-no-biases": ("Glm4Config", {"head_dim": 32, "attention_bias": False}),
+    "ernie4.5": ("Ernie4_5Config", {"head_dim": 32}),
+    "hunyuan": ("HunYuanDenseV1Config", {"head_dim": 32}),
+    "hunyuan-alpha": (
+        "HunYuanDenseV1Config",
+        {
+            "head_dim": 32,
+            "rope_parameters": {"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0, "rope_theta": 10000.0},
+        },
+    ),
+    "olmo3": ("Olmo3Config", {"num_hidden_layers": 4, "sliding_window": 8}),
+    "olmo3-yarn": ("Olmo3Config", {"num_hidden_layers": 4, "sliding_window": 8, "rope_scaling": YARN}),
+    "exaone4": (
+        "Exaone4Config",
+        {"num_hidden_layers": 4, "sliding_window": 8, "rope_parameters": {**LLAMA3, "rope_theta": 1e6}},
+    ),
+    "exaone4-global": ("Exaone4Config", {"sliding_window": None, "layer_types": ["full_attention"] * 3}),
+    "granite-4-dense": (
+        "GraniteMoeHybridConfig",
+        {
+            **GRANITE,
+            "layer_types": ["full_attention"] * 3,
+            "num_local_experts": 0,
+            "num_experts_per_tok": 0,
+            "shared_intermediate_size": 80,
+            "position_embedding_type": "rope",
+        },
+    ),
     "granite-moe": ("GraniteMoeConfig", {**GRANITE, "num_local_experts": 4}),
 }
 
@@ -165,7 +199,9 @@ def make(name: str) -> Any:
     with torch.no_grad():
         for key, weight in model.named_parameters():
             if "norm" in key:
-                zero_centred = "gemma" in name or ("qwen35" in name and "linear_attn" not in key)
+                zero_centred = "gemma" in name or (
+                    name.startswith(("qwen35", "qwen3-next")) and "linear_attn" not in key
+                )
                 weight.copy_(torch.rand_like(weight) + (-0.5 if zero_centred else 0.5))
             elif "A_log" in key:
                 weight.copy_(torch.rand_like(weight))
