@@ -11,7 +11,6 @@ from typing import NoReturn
 
 import numpy as np
 
-from rlx_mlir.files import Json
 from rlx_mlir.frontends.model_file import MetadataValue
 
 from .. import budgets
@@ -45,7 +44,7 @@ def metadata_section(file: ModelFile) -> bytes:
     return bytes(encode_metadata(found))
 
 
-def described_tensors(tensors: Mapping[str, TensorInfo]) -> dict[str, list[Json]]:
+def described_tensors(tensors: Mapping[str, TensorInfo]) -> dict[str, list[object]]:
     """Types and shapes of tensors, as JSON can write them."""
     return {name: [info.type, list(info.shape)] for name, info in tensors.items()}
 
@@ -99,7 +98,7 @@ class BundledFile(ModelFile):
         self.metadata = BundledMetadata(self.path, bundle.section(METADATA))
         self.tensors = self._read_tensors(bundle.document.get("tensors", dict))
 
-    def _read_tensors(self, found: Mapping[str, Json]) -> dict[str, TensorInfo]:
+    def _read_tensors(self, found: Mapping[str, object]) -> dict[str, TensorInfo]:
         budgets.check("tensors", len(found), str(self.path))
         tensors = {}
         for name, own in found.items():

@@ -264,7 +264,7 @@ class EncoderConfig:
         """What the architecture's files call things."""
         return ARCHITECTURES[self.architecture]
 
-    def numbers(self) -> dict[str, Json]:
+    def numbers(self) -> dict[str, object]:
         """All fields but the tensors and what is done to texts, as JSON can write them."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("tensors", "texts")}
 

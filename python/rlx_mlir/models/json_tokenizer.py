@@ -13,8 +13,8 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+from rlx_mlir.checks import Option
 from rlx_mlir.files import Json
 from rlx_mlir.frontends.model_file import MetadataValue
 
@@ -50,7 +50,7 @@ class JsonTokenizer(Tokenizer):
         document: Mapping[str, Json],
         settings: Mapping[str, Mapping[str, Json]],
         tokens: list[str],
-        **options: Any,
+        **options: Option,
     ) -> None:
         """Builds the tokenizer.
 

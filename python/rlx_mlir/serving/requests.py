@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.checks import Option
 from rlx_mlir.files import Json
 
 from .. import checks
@@ -22,7 +23,7 @@ from .failures import Refusal
 #: Fields about bookkeeping of OpenAI's own.
 _UNUSED = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
 #: Fields that ask for what isn't there, with the values that ask for nothing.
-_ABSENT: Mapping[str, tuple[Json, ...]] = {
+_ABSENT: Mapping[str, tuple[object, ...]] = {
     "audio": (),
     "best_of": (1,),
     "echo": (False,),
@@ -218,7 +219,7 @@ def embeddings_of(body: object, limits: Limits) -> Embeddings:
     return Embeddings(model, inputs, form == "base64", width)  # type: ignore[arg-type]
 
 
-def _common(fields: Fields, limits: Limits, *, most: int, prompts: int, top: int | None) -> dict[str, Json]:
+def _common(fields: Fields, limits: Limits, *, most: int, prompts: int, top: int | None) -> dict[str, Option]:
     """Fields of `Common`."""
     model = fields.text("model")
     count = fields.whole("n", 1, 1, limits.choices)
@@ -290,7 +291,7 @@ def _check_parts(parts: list[Json], number: int) -> None:
             raise Refusal(400, f"{rule}; but one is {shortened(part)}", param="messages")
 
 
-def _texts_or_ids(name: str, given: Json, most: int) -> list[str | list[int]]:
+def _texts_or_ids(name: str, given: object, most: int) -> list[str | list[int]]:
     """Texts or lists of ids, of what may be one of them."""
     if isinstance(given, str) or (isinstance(given, list) and given and all(map(_is_id, given))):
         return [given]
@@ -308,7 +309,7 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
-def _stops(given: Json) -> list[str]:
+def _stops(given: object) -> list[str]:
     texts = [] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or len(texts) > _MOST_STOPS or not all(isinstance(t, str) and t for t in texts):
         rule = f"'stop' is a text, or at most {_MOST_STOPS}, none of them empty"
@@ -316,7 +317,7 @@ def _stops(given: Json) -> list[str]:
     return texts
 
 
-def _bias(given: Mapping[str, Json]) -> dict[int, float]:
+def _bias(given: Mapping[str, object]) -> dict[int, float]:
     found = {}
     for key, value in given.items():
         if not (key.isascii() and key.isdigit() and len(key) < 10):
