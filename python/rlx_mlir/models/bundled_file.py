@@ -11,15 +11,13 @@ from typing import NoReturn
 
 import numpy as np
 
-from rlx_mlir.frontends.model_file import MetadataValue
-
 from .. import budgets
 from ..errors import GGUFError, InputError, shortened
 from ..formats import FORMATS_BY_ID
 from ..frontends.documents import parse_json
 from ..frontends.gguf import GGUFFile, Metadata, encode_metadata
 from ..frontends.huggingface_vocabulary import SETTINGS_KEY, TOKENIZER_KEY
-from ..frontends.model_file import ModelFile, ModelMetadata, TensorInfo
+from ..frontends.model_file import MetadataValue, ModelFile, ModelMetadata, TensorInfo
 from .bundle import METADATA, Bundle
 
 #: Values that are objects of JSON: GGUF has no such type, so they are kept as texts.

@@ -14,8 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rlx_mlir.checks import Option
-
+from ..checks import Option
 from ..dtypes import DTYPES
 from ..errors import InputError
 from ..formats import decode, encode, get_format

@@ -7,9 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rlx_mlir.files import Json
-
 from ..errors import RlxError
+from ..files import Json
 from ..frontends.gguf import GGUFFile
 from ..frontends.model_file import ModelFile, TensorInfo
 from ..models.bundled_file import BundledFile

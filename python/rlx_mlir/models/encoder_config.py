@@ -16,11 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rlx_mlir.files import Json
-
 from .. import budgets
 from ..errors import InputError, ModelFileError, UnsupportedError, shortened
-from ..files import is_there
+from ..files import Json, is_there
 from ..frontends.documents import Document, read_object
 from ..frontends.safetensors import FLOATS, SafetensorsFile, ShardedSafetensors
 from .sentence_files import SentenceFiles, TextRules

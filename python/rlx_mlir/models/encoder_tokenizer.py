@@ -25,9 +25,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from rlx_mlir.checks import Option
-
 from ..boundary import foreign_errors, required
+from ..checks import Option
 from ..errors import InputError, TokenizerError, UnsupportedError, shortened
 from ..files import check_regular, is_there, read_text
 from ..frontends.documents import read_object

@@ -14,13 +14,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from rlx_mlir.checks import Option
-from rlx_mlir.files import Json
-from rlx_mlir.frontends.model_file import MetadataValue
-
 from ..boundary import foreign_errors, required
+from ..checks import Option
 from ..errors import TokenizerError, UnsupportedError, shortened
+from ..files import Json
 from ..frontends.huggingface_vocabulary import HUGGINGFACE, SETTINGS_KEY, TOKENIZER_KEY, added_tokens, ending_ids
+from ..frontends.model_file import MetadataValue
 from .tokenizer import Tokenizer, TokenType
 
 _SPACE = "\u2581"

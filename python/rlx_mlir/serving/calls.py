@@ -18,8 +18,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.files import Json
-
+from ..files import Json
 from ..models.chat import ChatTemplate
 from .failures import Refusal
 

@@ -10,15 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-from rlx_mlir.checks import Option
-from rlx_mlir.files import Json
+from typing import TypeVar
 
 from .. import checks
+from ..checks import Option
 from ..errors import InputError, did_you_mean, shortened
+from ..files import Json
 from ..models.generation import Options
 from .calls import Function, Tools
 from .failures import Refusal
+
+Found = TypeVar("Found")
+Default = TypeVar("Default")
 
 #: Fields about bookkeeping of OpenAI's own.
 _UNUSED = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
@@ -62,7 +65,7 @@ class Fields:
         value = self._left.pop(name, None)
         return default if value is None else value
 
-    def checked(self, check: Callable[..., Json], name: str, default: Json, *arguments: Json) -> Json:
+    def checked(self, check: Callable[..., Found], name: str, default: Default, *arguments: object) -> Found | Default:
         """A field that one of `checks` looks at."""
         value = self.take(name)
         if value is None:
@@ -82,7 +85,7 @@ class Fields:
         """True or False."""
         return bool(self.checked(checks.flag, name, default))
 
-    def whole(self, name: str, default: Json, least: int, most: int) -> Json:
+    def whole(self, name: str, default: Default, least: int, most: int) -> int | Default:
         """A whole number."""
         return self.checked(checks.whole, name, default, least, most)
 
