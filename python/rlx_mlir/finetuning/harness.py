@@ -9,11 +9,12 @@ token that begins texts stands in front where the vocabulary asks for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError
 from rlx_mlir.files import Json
 from rlx_mlir.models.loading import load_model
@@ -149,13 +150,13 @@ class Answers:
         most = min(int(options.get("max_gen_toks", _MOST)), self.model.context - 1)
         ids = self._tokens(context)[-(self.model.context - most) :] or [self._prefix()]
         sampled = bool(options.get("do_sample")) and float(options.get("temperature", 1.0)) > 0
-        how: dict[str, Json] = {"greedy": True}
+        how: dict[str, Option] = {"greedy": True}
         if sampled:
             how = {name: options[name] for name in ("temperature", "top_k", "top_p", "min_p") if name in options}
         return "".join(self.model.generate(ids, max_tokens=most, stop=[text for text in stop if text], **how))
 
 
-def language_model(model: Model | str | os.PathLike[str], **options: Any) -> Any:
+def language_model(model: Model | str | os.PathLike[str], **options: Option) -> object:
     """A model as the harness takes it: an instance of `lm_eval.api.model.LM`.
 
     Args:

@@ -14,7 +14,6 @@ import numpy as np
 
 from rlx_mlir.compiler import compile_cached
 from rlx_mlir.errors import InputError, shortened
-from rlx_mlir.files import Json
 from rlx_mlir.finetuning.data import Rows
 from rlx_mlir.finetuning.graph import LossGraph
 from rlx_mlir.frontends.model_file import ModelFile
@@ -231,7 +230,7 @@ class FineTuning:
                 )
         self._trainer.restore(path)
 
-    def _described(self) -> dict[str, Json]:
+    def _described(self) -> dict[str, object]:
         """What decides about the bits of a run."""
         digest = hashlib.sha256()
         for array in self.rows.inputs(packed=self.rows.packed).values():

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import ModelFileError, RlxError, shortened
 from rlx_mlir.files import Error, Json, Name, decode, is_there, read_bytes
+
+Kind = TypeVar("Kind")
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _CHUNK = 1 << 22
@@ -78,7 +80,7 @@ class Document:
     def fail(self, key: str, rule: str, value: object) -> ModelFileError:
         return ModelFileError(f"'{key}' must be {rule}, but is {shortened(value)}", path=self.path)
 
-    def get(self, key: str, kind: type, default: object = None) -> Json:
+    def get(self, key: str, kind: type[Kind], default: Kind | None = None) -> Kind:
         """An entry of a type; where there is none, the default, or an error where that is None."""
         value = self.content.get(key)
         if value is None and default is not None:

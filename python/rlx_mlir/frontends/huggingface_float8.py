@@ -18,8 +18,6 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from rlx_mlir.files import Json
-
 from ..errors import ModelFileError, UnsupportedError, shortened
 from .documents import Document
 
@@ -101,7 +99,7 @@ class Float8:
             )
 
 
-def _check_groups(config: Mapping[str, Json], path: str) -> None:
+def _check_groups(config: Mapping[str, object], path: str) -> None:
     """Raises UnsupportedError unless all groups of `compressed-tensors` are floats of 8 bits by rows, or as a whole."""
     groups = config.get("config_groups")
     weights = [group.get("weights") for group in groups.values()] if isinstance(groups, dict) else []

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import BuildError
 from rlx_mlir.fuzz.draft import FLOATS, Draft, Skip, word
 from rlx_mlir.fuzz.primitives import generates
@@ -129,7 +129,7 @@ def function(draft: Draft) -> None:
             value = step(m, value, own)
         return value
 
-    gradients: dict[str, Any] = {}
+    gradients: dict[str, Option] = {}
     if draft.chance(0.5):
         gradients["vjp"] = lambda value, own, result, dy: (m.mul(dy, own), m.mul(dy, result))
     if draft.chance(0.5):

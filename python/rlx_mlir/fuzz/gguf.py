@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,10 +25,6 @@ from rlx_mlir.attributes import PythonValue
 from rlx_mlir.errors import RlxError
 from rlx_mlir.frontends.gguf_split import part_name
 from rlx_mlir.fuzz.pool import Outcome, Task
-
-if TYPE_CHECKING:
-    pass
-
 
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,7 @@ def _float8(g: GraphModule) -> Outputs:
 def _swiglu() -> GraphModule:
     graph = GraphModule.hir("swiglu")
     x = graph.input("x", [33, 96])
-    weights: dict[str, Any] = {f"{name}_w": graph.param(f"{name}_w", [96, 128]) for name in ("gate", "up")}
+    weights: dict[str, PythonValue] = {f"{name}_w": graph.param(f"{name}_w", [96, 128]) for name in ("gate", "up")}
     graph.set_outputs({"y": graph.swiglu(x, down_w=graph.param("down_w", [128, 96]), **weights)})
     return graph
 
@@ -168,10 +167,10 @@ def _block() -> GraphModule:
     size, heads, length = 128, 4, 48
     shapes = {"q_w": (128, 128), "k_w": (128, 64), "v_w": (128, 64), "o_w": (128, 128)}
     shapes |= {"gate_w": (128, 192), "up_w": (128, 192), "down_w": (192, 128)}
-    weights: dict[str, Any] = {name: graph.param(name, shape) for name, shape in shapes.items()}
+    weights: dict[str, PythonValue] = {name: graph.param(name, shape) for name, shape in shapes.items()}
     weights |= {name: graph.param(name, [size]) for name in ("ln1_gamma", "ln2_gamma")}
     weights |= {name: graph.param(name, [length, 16]) for name in ("cos", "sin")}
-    caches: dict[str, Any] = {name: graph.input(name, [1, length, 64]) for name in ("k_cache", "v_cache")}
+    caches: dict[str, PythonValue] = {name: graph.input(name, [1, length, 64]) for name in ("k_cache", "v_cache")}
     x, pos = graph.input("x", [1, 1, size]), graph.input("pos", [1], "i32")
     found = graph.llama_decoder_block(
         x, **weights, **caches, pos=pos, num_heads=heads, num_kv_heads=2, head_dim=32, style="half"

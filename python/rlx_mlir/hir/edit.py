@@ -241,7 +241,8 @@ class Editing(Graph):
             return self._resolve(argument)
         names = self._signature.names
         if isinstance(argument, str) and argument in names:
-            return self._block.arguments[names.index(argument)]
+            found: ir.Value = self._block.arguments[names.index(argument)]
+            return found
         raise here.error(
             f"output '{output}' is tied to an argument or the name of one, but got {argument!r}; "
             f"module '{self.name}' has {_names(arguments(self._function))}"

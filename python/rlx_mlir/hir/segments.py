@@ -19,7 +19,7 @@ from rlx_mlir.semantics.function import INPUT, PARAM, arguments, body, entry_fun
 from rlx_mlir.semantics.ops import operation_classes
 
 #: A module, of the class `GraphModule`, which derives from what is here.
-Part: TypeAlias = Any
+AnyGraphModule: TypeAlias = Any
 
 
 class Segments(Editing):
@@ -27,7 +27,7 @@ class Segments(Editing):
 
     @classmethod
     @abstractmethod
-    def _empty(cls, name: str, stage: str, policy: str, context: ir.Context | None = None) -> Part: ...
+    def _empty(cls, name: str, stage: str, policy: str, context: ir.Context | None = None) -> AnyGraphModule: ...
 
     def append_node(
         self,
@@ -123,7 +123,7 @@ class Segments(Editing):
         found = [self._value(made[value]) for value in end.operands]
         return tuple(found) if isinstance(built, tuple | list) else found[0]
 
-    def inline(self, other: Part, operands: Mapping[str, Value], *, prefix: str = "") -> dict[str, Value]:
+    def inline(self, other: AnyGraphModule, operands: Mapping[str, Value], *, prefix: str = "") -> dict[str, Value]:
         """What another module computes, as operations of this one.
 
         Args:
@@ -180,7 +180,7 @@ class Segments(Editing):
             add_results(copy, dims)
         return made
 
-    def segments(self, *cuts: Value | Node) -> list[Part]:
+    def segments(self, *cuts: Value | Node) -> list[AnyGraphModule]:
         """The module cut into parts, which give its outputs where they run one after the other.
 
         Args:
@@ -224,7 +224,7 @@ class Segments(Editing):
         known: Mapping[ir.Value, tuple[str, str]],
         outputs: Mapping[ir.Value, Sequence[str]],
         given: Sequence[ir.Value],
-    ) -> Part:
+    ) -> AnyGraphModule:
         """A part of the module as one of its own.
 
         Args:

@@ -17,10 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.measure.models import Load, OpenVino, llama_cpp
 from rlx_mlir.measure.workloads import Workload
@@ -151,7 +152,7 @@ def _onnx_model(workload: Workload) -> bytes:
     """The workload in ONNX, with its params as initialisers."""
     from onnx import helper, numpy_helper
 
-    def node(kind: str, inputs: str, output: str, domain: str = "", **attributes: Any) -> onnx.NodeProto:
+    def node(kind: str, inputs: str, output: str, domain: str = "", **attributes: Option) -> onnx.NodeProto:
         return helper.make_node(kind, inputs.split(), [output], domain=domain, **attributes)
 
     def value(name: str, array: np.ndarray) -> onnx.ValueInfoProto:

@@ -17,8 +17,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rlx_mlir.files import Json
-
 from .. import checks
 from ..errors import InputError, ModelFileError, UnsupportedError, did_you_mean, shortened
 from ..frontends.documents import read_object
@@ -272,7 +270,7 @@ def _checked(own: Mapping[str, Floats], product: str, config: ModelConfig, path:
     return a, b
 
 
-def _check_config(described: Mapping[str, Json], path: Path) -> None:
+def _check_config(described: Mapping[str, object], path: Path) -> None:
     """Raises where a configuration isn't one of LoRA, or has what isn't implemented."""
     if described.get("peft_type") != "LORA":
         raise UnsupportedError(f"{path}: 'peft_type' must be LORA, but is {shortened(described.get('peft_type'))}")
@@ -288,7 +286,7 @@ def _check_config(described: Mapping[str, Json], path: Path) -> None:
         raise UnsupportedError(f"{path}: the adapter has what is not implemented: {'; '.join(wrong)}")
 
 
-def _scale(described: Mapping[str, Json], product: str, rank: int, path: Path) -> float:
+def _scale(described: Mapping[str, object], product: str, rank: int, path: Path) -> float:
     """alpha / rank, or alpha / sqrt(rank), with the alpha of the product's module where it has one of its own."""
     module = f"layers.{product.split('.')[1]}.{MODULES[product.split('.')[2]]}"
     alpha = described.get("lora_alpha")

@@ -27,12 +27,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rlx_mlir.files import Json
-
 from .. import budgets
 from ..dtypes import DTYPES
 from ..errors import ExecutionError, InputError, ModelFileError, shortened
-from ..files import kind_of
+from ..files import Json, kind_of
 from ..frontends.documents import Document, parse_json
 from ..runtime import processor
 from ..runtime.artifact import Artifact

@@ -11,16 +11,13 @@ from typing import NoReturn
 
 import numpy as np
 
-from rlx_mlir.files import Json
-from rlx_mlir.frontends.model_file import MetadataValue
-
 from .. import budgets
 from ..errors import GGUFError, InputError, shortened
 from ..formats import FORMATS_BY_ID
 from ..frontends.documents import parse_json
 from ..frontends.gguf import GGUFFile, Metadata, encode_metadata
 from ..frontends.huggingface_vocabulary import SETTINGS_KEY, TOKENIZER_KEY
-from ..frontends.model_file import ModelFile, ModelMetadata, TensorInfo
+from ..frontends.model_file import MetadataValue, ModelFile, ModelMetadata, TensorInfo
 from .bundle import METADATA, Bundle
 
 #: Values that are objects of JSON: GGUF has no such type, so they are kept as texts.
@@ -45,7 +42,7 @@ def metadata_section(file: ModelFile) -> bytes:
     return bytes(encode_metadata(found))
 
 
-def described_tensors(tensors: Mapping[str, TensorInfo]) -> dict[str, list[Json]]:
+def described_tensors(tensors: Mapping[str, TensorInfo]) -> dict[str, list[object]]:
     """Types and shapes of tensors, as JSON can write them."""
     return {name: [info.type, list(info.shape)] for name, info in tensors.items()}
 
@@ -99,7 +96,7 @@ class BundledFile(ModelFile):
         self.metadata = BundledMetadata(self.path, bundle.section(METADATA))
         self.tensors = self._read_tensors(bundle.document.get("tensors", dict))
 
-    def _read_tensors(self, found: Mapping[str, Json]) -> dict[str, TensorInfo]:
+    def _read_tensors(self, found: Mapping[str, object]) -> dict[str, TensorInfo]:
         budgets.check("tensors", len(found), str(self.path))
         tensors = {}
         for name, own in found.items():

@@ -15,13 +15,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from rlx_mlir.checks import Option
-from rlx_mlir.files import Json
-
 from .. import checks
 from ..activations import AUTO
+from ..checks import Option
 from ..dtypes import DTYPES
 from ..errors import InputError
+from ..files import Json
 from ..limits import in_threads
 from ..place import located
 from ..runtime.artifact import Artifact

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from ..checks import Option
 from ..dtypes import DTYPES
 from ..errors import InputError
 from ..formats import decode, encode, get_format
@@ -154,7 +155,7 @@ def state_bytes(config: Cached) -> int:
     return sum(4 * math.prod(shape) for shape in state_shapes(config).values())
 
 
-def schemes(config: Cached) -> dict[str, Any]:
+def schemes(config: Cached) -> dict[str, Option]:
     """The arguments of `GraphModule.attention` and `llama_decoder_block` that say what caches hold."""
     return {f"{name}_scheme": kind for name, kind in zip("kv", kinds(config.kv_dtype), strict=True) if kind in BLOCKS}
 

@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rlx_mlir.files import Json
-
 from .. import budgets
 from ..boundary import foreign_errors
 from ..errors import InputError, ModelFileError
+from ..files import Json
 from ..runtime.artifact import CompiledModule
 from . import decoder
 from .config import ModelConfig

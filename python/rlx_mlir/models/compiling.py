@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from rlx_mlir.checks import Option
-
 from ..activations import AUTO
+from ..checks import Option
 from ..errors import InputError, UnsupportedError
 from ..limits import in_threads
 from ..runtime.artifact import Artifact

@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.frontends.model_file import MetadataValue
-
 from .. import budgets
 from ..errors import GGUFError, InputError, UnsupportedError, nearest
 from ..formats import FORMATS_BY_ID
-from ..frontends.model_file import ModelFile, TensorInfo
+from ..frontends.model_file import MetadataValue, ModelFile, TensorInfo
 from .architecture import ARCHITECTURES, LONG_ROPE_FACTORS, ROPE_FACTORS, Architecture, Experts, TensorRule
 from .caches import check_kv_dtype
 from .delta import Delta

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlx_mlir.checks import Option
-
 from .. import checks
 from ..arrays import as_array
+from ..checks import Option
 from ..errors import ContextLengthError, InputError
 from ..frontends.model_file import ModelFile
 from .caches import bytes_per_token

@@ -7,9 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rlx_mlir.files import Json
-
 from ..errors import RlxError
+from ..files import Json
 from ..frontends.gguf import GGUFFile
 from ..frontends.model_file import ModelFile, TensorInfo
 from ..models.bundled_file import BundledFile
@@ -22,7 +21,7 @@ _LISTED = 12  # tensors that aren't finite
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context")
 
 
-def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = False) -> dict[str, Json]:
+def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = False) -> dict[str, object]:
     """Architecture, sizes, tensor types and whether the model can be run, as JSON can write them.
 
     Args:

@@ -16,11 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rlx_mlir.files import Json
-
 from .. import budgets
 from ..errors import InputError, ModelFileError, UnsupportedError, shortened
-from ..files import is_there
+from ..files import Json, is_there
 from ..frontends.documents import Document, read_object
 from ..frontends.safetensors import FLOATS, SafetensorsFile, ShardedSafetensors
 from .sentence_files import SentenceFiles, TextRules
@@ -264,7 +262,7 @@ class EncoderConfig:
         """What the architecture's files call things."""
         return ARCHITECTURES[self.architecture]
 
-    def numbers(self) -> dict[str, Json]:
+    def numbers(self) -> dict[str, object]:
         """All fields but the tensors and what is done to texts, as JSON can write them."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("tensors", "texts")}
 

@@ -25,9 +25,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from rlx_mlir.files import Json
-
 from ..boundary import foreign_errors, required
+from ..checks import Option
 from ..errors import InputError, TokenizerError, UnsupportedError, shortened
 from ..files import check_regular, is_there, read_text
 from ..frontends.documents import read_object
@@ -178,7 +177,7 @@ class _Settings:
             raise _broken(f"'{key}' must be a text, but is {shortened(value)}", path=self.path)
         return value
 
-    def normalizer(self) -> dict[str, Json]:
+    def normalizer(self) -> dict[str, Option]:
         """Arguments of BERT's normalizer."""
         found = {own: self.content[key] for key, own in _NORMALIZER.items() if key in self.content}
         return {own: value for own, value in found.items() if value is not None or own == "strip_accents"}

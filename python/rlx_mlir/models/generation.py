@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
-from rlx_mlir.files import Json
-
 from .. import checks
 from ..errors import InputError
 from .channels import Aside, Kind, division_of
@@ -42,7 +40,7 @@ class Options(TypedDict, total=False):
     logit_bias: Mapping[int, float] | None
     logits_processors: Sequence[Processor]
     logprobs: int
-    response_format: Mapping[str, Json] | None
+    response_format: Mapping[str, object] | None
 
 
 @dataclass(frozen=True)
@@ -261,7 +259,7 @@ def task_of(
     logit_bias: Mapping[int, float] | None = None,
     logits_processors: Sequence[Processor] = (),
     logprobs: int = 0,
-    response_format: Mapping[str, Json] | None = None,
+    response_format: Mapping[str, object] | None = None,
 ) -> Task:
     """What is asked for by options of `Model.generate`; raises InputError as that does.
 

@@ -13,14 +13,13 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from rlx_mlir.files import Json
-from rlx_mlir.frontends.model_file import MetadataValue
 
 from ..boundary import foreign_errors, required
+from ..checks import Option
 from ..errors import TokenizerError, UnsupportedError, shortened
+from ..files import Json
 from ..frontends.huggingface_vocabulary import HUGGINGFACE, SETTINGS_KEY, TOKENIZER_KEY, added_tokens, ending_ids
+from ..frontends.model_file import MetadataValue
 from .tokenizer import Tokenizer, TokenType
 
 _SPACE = "\u2581"
@@ -50,7 +49,7 @@ class JsonTokenizer(Tokenizer):
         document: Mapping[str, Json],
         settings: Mapping[str, Mapping[str, Json]],
         tokens: list[str],
-        **options: Any,
+        **options: Option,
     ) -> None:
         """Builds the tokenizer.
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..checks import Option
 from ..errors import UnsupportedError
 from .architecture import LONG_ROPE_FACTORS, ROPE_FACTORS
 from .caches import schemes
@@ -245,7 +246,7 @@ class Layer:
     def _block(self, x: Value, k_cache: Value, v_cache: Value) -> tuple[Value, tuple[Value, ...]]:
         """The layer as one block."""
         config = self.config
-        matrices: dict[str, Any] = {
+        matrices: dict[str, Option] = {
             "q_w": self._weight("attn_q"),
             "k_w": self._weight("attn_k"),
             "v_w": self._weight("attn_v"),
@@ -282,10 +283,10 @@ class Layer:
         q, k, v = (self._product(n, name) for name in ("attn_q", "attn_k", "attn_v"))
         q, gate = self._gate(q) if config.plan.gated else (q, None)
         q, k = self._rotate(q, "attn_q", config.heads), self._rotate(k, "attn_k", config.kv_heads)
-        cached: dict[str, Any] = {}
+        cached: dict[str, Option] = {}
         if caches:
             cached = {"k_cache": caches[0], "v_cache": caches[1], "pos": self.pos, **schemes(config)}
-        masked: dict[str, Any] = {"mask_kind": "custom"}
+        masked: dict[str, Option] = {"mask_kind": "custom"}
         if self.seen is None:
             masked = {"mask_kind": "sliding_window", "window": config.window} if local else {"mask_kind": "causal"}
         found = self.graph.attention(
@@ -329,7 +330,7 @@ class Layer:
         assert latent is not None
         batch, length, heads = *n.shape[:2], config.heads
         rows, name = self._latent_rows(n), "attention"
-        cached: dict[str, Any] = {}
+        cached: dict[str, Option] = {}
         if caches:
             assert self.pos is not None
             scheme = schemes(config).get("k_scheme")

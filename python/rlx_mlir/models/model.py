@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlx_mlir.files import Json
-
 from .. import checks
 from ..errors import InputError, UnsupportedError
 from . import decoder, saved
@@ -110,7 +108,7 @@ class Model(Core):
         logit_bias: Mapping[int, float] | None = None,
         logits_processors: Sequence[Processor] = (),
         logprobs: int = 0,
-        response_format: Mapping[str, Json] | None = None,
+        response_format: Mapping[str, object] | None = None,
         draft: str | Model | None = None,
     ) -> Generation:
         """Continues a prompt; the result is an iterator over pieces of text.

@@ -17,11 +17,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from rlx_mlir.frontends.model_file import MetadataValue
-
 from ..errors import GGUFError
 from ..formats import get_format
-from ..frontends.model_file import ModelFile, ModelMetadata, TensorInfo
+from ..frontends.model_file import MetadataValue, ModelFile, ModelMetadata, TensorInfo
 
 _PREFIX = "deepseek2.attention."
 _JOINED = re.compile(r"(blk\.\d+)\.attn_kv_b\.weight")

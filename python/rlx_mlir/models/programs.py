@@ -10,12 +10,11 @@ from typing import Protocol
 
 import numpy as np
 
-from rlx_mlir.checks import Option
-from rlx_mlir.runtime.description import RunArray
-
 from .. import budgets
+from ..checks import Option
 from ..errors import TimeLimitError, UnsupportedError
 from ..runtime.artifact import Artifact, CompiledModule
+from ..runtime.description import RunArray
 from ..runtime.prepare import Prepared
 from . import decoder
 from .config import ModelConfig

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import numpy.typing as npt
 
-from rlx_mlir.runtime.description import RunArray
-
 from .. import checks
 from ..errors import ContextLengthError, ExecutionError, InputError, UnsupportedError
+from ..runtime.description import RunArray
 from . import decoder, saved
 from .ahead import Ahead
 from .caches import CacheType, cache_types

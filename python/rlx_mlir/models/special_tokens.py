@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from rlx_mlir.frontends.model_file import MetadataValue
-
 from ..errors import TokenizerError
+from ..frontends.model_file import MetadataValue
 
 _PREFIX = "tokenizer.ggml."
 

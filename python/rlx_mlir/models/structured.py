@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from rlx_mlir.files import Json
-
 from .. import budgets, checks
 from ..boundary import foreign_errors
 from ..errors import InputError, did_you_mean, shortened
@@ -128,7 +126,7 @@ def guide_of(response_format: Mapping[str, object] | None, tokenizer: Tokenizer)
     return json_guide(tokenizer, inner["schema"])
 
 
-def json_guide(tokenizer: Tokenizer, schema: Mapping[str, Json] | str) -> Guide:
+def json_guide(tokenizer: Tokenizer, schema: Mapping[str, object] | str) -> Guide:
     """The guide to JSON that fits a schema, a mapping; of "json_object", to any object.
 
     Properties come in the order that the schema has. Between parts of the text up to 40 blanks and line breaks are

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlx_mlir.frontends.model_file import MetadataValue
-
 from ..errors import BudgetError, ChatTemplateError, RlxError, UnsupportedError
+from ..frontends.model_file import MetadataValue
 from ..runtime.encoding import encode
 from .chat import ChatTemplate
 from .json_tokenizer import tokenizer_of

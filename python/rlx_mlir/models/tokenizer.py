@@ -19,10 +19,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rlx_mlir.frontends.model_file import MetadataValue
-
 from ..boundary import foreign_errors, required
 from ..errors import InputError, TokenizerError, shortened
+from ..frontends.model_file import MetadataValue
 from .special_tokens import ending_ids, ending_tokens, special_id
 
 

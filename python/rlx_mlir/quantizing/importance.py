@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from rlx_mlir import checks
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import ExecutionError, InputError, ModelFileError
 from rlx_mlir.files import check_regular, open_regular, read_bytes, read_text
 from rlx_mlir.frontends.gguf import MAGIC, GGUFFile
@@ -266,7 +267,7 @@ def is_matrix(path: Path) -> bool:
     return path.suffix in (".gguf", ".dat")
 
 
-def importance_of(given: str | os.PathLike[str], file: ModelFile, **options: Any) -> Importance:
+def importance_of(given: str | os.PathLike[str], file: ModelFile, **options: Option) -> Importance:
     """An importance matrix, of a file that has one, or else of a text that the model is run over.
 
     Args:

@@ -82,7 +82,7 @@ class Node:
     op: str
     block: str
     source: Place | None
-    attributes: Mapping[str, Json]
+    attributes: Mapping[str, object]
     operands: tuple[int, ...]
     segments: tuple[int, ...] | None
     results: tuple[Value, ...]
@@ -138,9 +138,9 @@ class Graph:
     outputs: tuple[Output, ...]
     functions: tuple[Function, ...] = ()
 
-    def to_dict(self) -> dict[str, Json]:
+    def to_dict(self) -> dict[str, object]:
         """The graph as JSON has it."""
-        given: dict[str, list[dict[str, Json]]] = {"input": [], "param": []}
+        given: dict[str, list[dict[str, object]]] = {"input": [], "param": []}
         for position, own in enumerate(self.arguments):
             given[own.kind].append({"name": own.name, "position": position, **_value(own.value)})
         return {
@@ -164,13 +164,13 @@ class Graph:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
 
-def _value(value: Value) -> dict[str, Json]:
+def _value(value: Value) -> dict[str, object]:
     packed = {} if value.packed is None else {"packed": value.packed}
     return {"id": value.id, "dtype": value.dtype, "dims": list(value.dims), **packed}
 
 
-def _node(node: Node) -> dict[str, Json]:
-    found: dict[str, Json] = {
+def _node(node: Node) -> dict[str, object]:
+    found: dict[str, object] = {
         "id": node.id,
         "op": node.op,
         "block": node.block,
@@ -186,7 +186,7 @@ def _node(node: Node) -> dict[str, Json]:
     return found
 
 
-def _region(region: Region) -> dict[str, Json]:
+def _region(region: Region) -> dict[str, object]:
     return {
         "arguments": [_value(value) for value in region.arguments],
         "nodes": [_node(node) for node in region.nodes],
@@ -316,13 +316,13 @@ def _attribute(attribute: ir.Attribute) -> Json:
     return {**found, "elements": [_plain(_number(own)) for own in array.flat]}
 
 
-def _number(value: np.generic) -> Json:
+def _number(value: np.generic) -> object:
     """An element of an array as Python's number, a complex one as its two parts."""
     own = value.astype(np.float32).item() if value.dtype.kind == "V" else value.item()
     return [own.real, own.imag] if isinstance(own, complex) else own
 
 
-def _plain(value: object) -> Json:
+def _plain(value: object) -> object:
     """A value of an attribute; numbers that JSON doesn't have are their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

@@ -286,7 +286,7 @@ class Executable:
         self,
         inputs: Mapping[str, object],
         *,
-        outputs: Mapping[str, RunArray] | None = None,
+        outputs: Mapping[str, object] | None = None,
         donate: Collection[str] = (),
     ) -> dict[str, RunArray]:
         """Runs the module once; other threads of Python go on meanwhile.
@@ -318,7 +318,7 @@ class Executable:
         self,
         inputs: Mapping[str, object],
         *,
-        outputs: Mapping[str, RunArray] | None = None,
+        outputs: Mapping[str, object] | None = None,
         donate: Collection[str] = (),
     ) -> dict[str, RunArray]:
         """`run` where there is an event loop, which goes on meanwhile: it takes, gives and raises the same.
@@ -363,7 +363,7 @@ class Executable:
         self,
         inputs: Mapping[str, object],
         *,
-        outputs: Mapping[str, RunArray] | None = None,
+        outputs: Mapping[str, object] | None = None,
         donate: Collection[str] = (),
     ) -> BoundCall:
         """A call that can be repeated without checking its arrays again: write new inputs into them, and call it.

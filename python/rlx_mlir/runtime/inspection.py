@@ -74,7 +74,7 @@ def contents(path: str | os.PathLike[str]) -> Artifact | Container:
     return Artifact.load(where)
 
 
-def describe(path: str | os.PathLike[str]) -> dict[str, Json]:
+def describe(path: str | os.PathLike[str]) -> dict[str, object]:
     """What a file has, as JSON can write it; raises what `contents` does. Of a container, code is read, data is not."""
     found = contents(path)
     if isinstance(found, Artifact):
@@ -94,11 +94,11 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Json]:
     return {"kind": "container", **_of_file(path, container.VERSION), "sections": sections}
 
 
-def _of_file(path: str | os.PathLike[str], version: int) -> dict[str, Json]:
+def _of_file(path: str | os.PathLike[str], version: int) -> dict[str, object]:
     return {"file": os.fspath(path), "bytes": Path(path).stat().st_size, "version": version}
 
 
-def describe_artifact(artifact: Artifact) -> dict[str, Json]:
+def describe_artifact(artifact: Artifact) -> dict[str, object]:
     """What an artefact is for, takes and gives, as JSON can write it."""
     try:
         check_target(artifact)

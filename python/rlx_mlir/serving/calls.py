@@ -18,8 +18,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.files import Json
-
+from ..files import Json
 from ..models.channels import FUNCTIONS, THOUGHT, THOUGHT_RULES, begun
 from ..models.chat import ChatTemplate
 from .failures import Refusal
@@ -40,7 +39,7 @@ class Function:
 
     name: str
     parameters: Mapping[str, Json]
-    shown: Mapping[str, Json]
+    shown: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Call:
     name: str
     arguments: str
 
-    def to_dict(self) -> dict[str, Json]:
+    def to_dict(self) -> dict[str, object]:
         """OpenAI's object, with a new id."""
         own = {"name": self.name, "arguments": self.arguments}
         return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": own}
@@ -142,7 +141,7 @@ def call_of(name: str, arguments: str) -> Call | None:
     return Call(name, json.dumps(value, ensure_ascii=False)) if isinstance(value, dict) else None
 
 
-def _read_call(call: Json, number: int) -> dict[str, Json]:
+def _read_call(call: Json, number: int) -> dict[str, object]:
     function = call.get("function") if isinstance(call, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(name, str):

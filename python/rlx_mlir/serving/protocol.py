@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from rlx_mlir.checks import Option
 
 from . import replies
 from .failures import Refusal
@@ -26,7 +27,7 @@ def _reply(refusal: Refusal) -> bytes:
 class Protocol(H11Protocol):
     """HTTP/1.1 with a limit of connections, and of the time that a request's head may take."""
 
-    def __init__(self, *given: Any, settings: Settings, **more: Any) -> None:
+    def __init__(self, *given: Option, settings: Settings, **more: Option) -> None:
         super().__init__(*given, **more)
         self._settings = settings
         self._waits: asyncio.TimerHandle | None = None

@@ -10,19 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-from rlx_mlir.files import Json
+from typing import TypeVar
 
 from .. import checks
+from ..checks import Option
 from ..errors import InputError, did_you_mean, shortened
+from ..files import Json
 from ..models.generation import Options
 from .calls import Function, Tools
 from .failures import Refusal
 
+Found = TypeVar("Found")
+Default = TypeVar("Default")
+
 #: Fields about bookkeeping of OpenAI's own.
 _UNUSED = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
 #: Fields that ask for what isn't there, with the values that ask for nothing.
-_ABSENT: Mapping[str, tuple[Json, ...]] = {
+_ABSENT: Mapping[str, tuple[object, ...]] = {
     "audio": (),
     "best_of": (1,),
     "echo": (False,),
@@ -62,7 +66,7 @@ class Fields:
         value = self._left.pop(name, None)
         return default if value is None else value
 
-    def checked(self, check: Callable[..., Json], name: str, default: Json, *arguments: Json) -> Json:
+    def checked(self, check: Callable[..., Found], name: str, default: Default, *arguments: object) -> Found | Default:
         """A field that one of `checks` looks at."""
         value = self.take(name)
         if value is None:
@@ -82,7 +86,7 @@ class Fields:
         """True or False."""
         return bool(self.checked(checks.flag, name, default))
 
-    def whole(self, name: str, default: Json, least: int, most: int) -> Json:
+    def whole(self, name: str, default: Default, least: int, most: int) -> int | Default:
         """A whole number."""
         return self.checked(checks.whole, name, default, least, most)
 
@@ -221,7 +225,7 @@ def embeddings_of(body: object, limits: Limits) -> Embeddings:
     return Embeddings(model, inputs, form == "base64", width)  # type: ignore[arg-type]
 
 
-def _common(fields: Fields, limits: Limits, *, most: int, prompts: int, top: int | None) -> dict[str, Json]:
+def _common(fields: Fields, limits: Limits, *, most: int, prompts: int, top: int | None) -> dict[str, Option]:
     """Fields of `Common`."""
     model = fields.text("model")
     count = fields.whole("n", 1, 1, limits.choices)
@@ -293,7 +297,7 @@ def _check_parts(parts: list[Json], number: int) -> None:
             raise Refusal(400, f"{rule}; but one is {shortened(part)}", param="messages")
 
 
-def _texts_or_ids(name: str, given: Json, most: int) -> list[str | list[int]]:
+def _texts_or_ids(name: str, given: object, most: int) -> list[str | list[int]]:
     """Texts or lists of ids, of what may be one of them."""
     if isinstance(given, str) or (isinstance(given, list) and given and all(map(_is_id, given))):
         return [given]
@@ -311,7 +315,7 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
-def _stops(given: Json) -> list[str]:
+def _stops(given: object) -> list[str]:
     texts = [] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or len(texts) > _MOST_STOPS or not all(isinstance(t, str) and t for t in texts):
         rule = f"'stop' is a text, or at most {_MOST_STOPS}, none of them empty"
@@ -319,7 +323,7 @@ def _stops(given: Json) -> list[str]:
     return texts
 
 
-def _bias(given: Mapping[str, Json]) -> dict[int, float]:
+def _bias(given: Mapping[str, object]) -> dict[int, float]:
     found = {}
     for key, value in given.items():
         if not (key.isascii() and key.isdigit() and len(key) < 10):

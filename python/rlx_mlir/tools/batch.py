@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, ModelFileError, RlxError, did_you_mean, shortened
 from rlx_mlir.files import Json
 from rlx_mlir.tools.choosing import Choosing, logprob_rows
@@ -45,7 +46,7 @@ _SHOWN = 10
 
 
 #: Lines of the output, as they are done.
-Records = Generator[dict[str, Json], None, None]
+Records = Generator[dict[str, object], None, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,7 @@ class _Entry:
     values: Mapping[str, Json] = dataclasses.field(default_factory=dict)
     error: str = ""
 
-    def record(self, **found: object) -> dict[str, Json]:
+    def record(self, **found: object) -> dict[str, object]:
         """Its line of the output."""
         return {"line": self.number, **({"id": self.values["id"]} if "id" in self.values else {}), **found}
 
@@ -166,7 +167,7 @@ class _Totals:
             f"{self.seconds:.1f} s, {self.generated_tokens / self.seconds:.1f} tokens/s"
         )
 
-    def to_dict(self) -> dict[str, Json]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
         return {
             "lines": self.lines,
@@ -203,7 +204,7 @@ def _entry(number: int, index: int, line: str) -> _Entry:
     return _Entry(number, index, value, _wrong(number, value))
 
 
-def _wrong(number: int, value: Mapping[str, Json]) -> str:
+def _wrong(number: int, value: Mapping[str, object]) -> str:
     """What is wrong with the keys of a line."""
     known = _keys()
     for key in value:
@@ -261,7 +262,7 @@ def _done_before(output: Path, prompts: Path, entries: Sequence[_Entry], *, resu
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Callable[[Mapping[str, Json]], None]]:
+def _opened(path: Path) -> Iterator[Callable[[Mapping[str, object]], None]]:
     """What appends a line to the output, which has it as a whole before the next one is asked for."""
     from rlx_mlir.paths import open_output
 
@@ -269,7 +270,7 @@ def _opened(path: Path) -> Iterator[Callable[[Mapping[str, Json]], None]]:
         with writing(path):
             file = stack.enter_context(open_output(path, append=True))
 
-        def write(record: Mapping[str, Json]) -> None:
+        def write(record: Mapping[str, object]) -> None:
             text = json.dumps(record, ensure_ascii=False)
             with writing(path):
                 file.write(f"{text}\n".encode())
@@ -289,9 +290,9 @@ def _engine(model: Model, sequences: int, say: Callable[[str], None] | None) -> 
     return Engine(model, sequences=sequences, queue=sequences)
 
 
-def _together(engine: Engine, entries: Sequence[_Entry], common: Mapping[str, Json]) -> Records:
+def _together(engine: Engine, entries: Sequence[_Entry], common: Mapping[str, Option]) -> Records:
     """Lines of the output as they are done, several at a time; then the engine is closed."""
-    left, done = deque(entries), list[dict[str, Json]]()
+    left, done = deque(entries), list[dict[str, object]]()
     with engine:
         while left or not engine.is_idle:
             while left and engine.waiting < engine.queue:
@@ -306,7 +307,7 @@ def _together(engine: Engine, entries: Sequence[_Entry], common: Mapping[str, Js
             done.clear()
 
 
-def _one_by_one(model: Model, entries: Sequence[_Entry], common: Mapping[str, Json]) -> Records:
+def _one_by_one(model: Model, entries: Sequence[_Entry], common: Mapping[str, Option]) -> Records:
     """The same one after the other, as on GPUs."""
     for entry in entries:
         try:
@@ -318,7 +319,7 @@ def _one_by_one(model: Model, entries: Sequence[_Entry], common: Mapping[str, Js
             yield _record(model, entry, generation)
 
 
-def _note(done: list[dict[str, Json]], model: Core, entry: _Entry, generation: Generation) -> None:
+def _note(done: list[dict[str, object]], model: Core, entry: _Entry, generation: Generation) -> None:
     error = generation.error
     done.append(_record(model, entry, generation) if error is None else _failed(entry, error))
 
@@ -327,7 +328,7 @@ def _nothing(_text: str) -> None:
     """Text is written when all of it is there."""
 
 
-def _asked(entry: _Entry, common: Mapping[str, Json]) -> dict[str, Json]:
+def _asked(entry: _Entry, common: Mapping[str, Option]) -> dict[str, Option]:
     """Arguments of `Model.generate` for a line; InputError for one that is wrong."""
     if entry.error:
         raise InputError(entry.error)
@@ -348,13 +349,13 @@ def _asked(entry: _Entry, common: Mapping[str, Json]) -> dict[str, Json]:
     return options
 
 
-def _failed(entry: _Entry, error: BaseException) -> dict[str, Json]:
+def _failed(entry: _Entry, error: BaseException) -> dict[str, object]:
     text = message_of(error)
     where = f"line {entry.number}: "
     return entry.record(error=text if text.startswith(where) else where + text)
 
 
-def _record(model: Core, entry: _Entry, generation: Generation) -> dict[str, Json]:
+def _record(model: Core, entry: _Entry, generation: Generation) -> dict[str, object]:
     found = entry.record(
         text=generation.text,
         finish_reason=generation.finish_reason,
@@ -368,9 +369,9 @@ def _record(model: Core, entry: _Entry, generation: Generation) -> dict[str, Jso
     return found
 
 
-def _in_order(records: Iterable[dict[str, Json]], entries: Sequence[_Entry]) -> Iterator[dict[str, Json]]:
+def _in_order(records: Iterable[dict[str, object]], entries: Sequence[_Entry]) -> Iterator[dict[str, object]]:
     """Lines of the output in the order of the input: each waits for those before it."""
-    waiting: dict[int, dict[str, Json]] = {}
+    waiting: dict[object, dict[str, object]] = {}
     order = deque(entry.number for entry in entries)
     for record in records:
         waiting[record["line"]] = record

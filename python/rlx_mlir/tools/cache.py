@@ -355,7 +355,7 @@ def differences(theirs: Mapping[str, Json], ours: Mapping[str, Json]) -> Iterato
 _TITLES = {"what": "model", "options": "option", "compiler": "compiler", "host": "processor"}
 
 
-def _differences(part: str, theirs: Mapping[str, Json], ours: Mapping[str, Json]) -> Iterator[str]:
+def _differences(part: str, theirs: Mapping[str, object], ours: Mapping[str, object]) -> Iterator[str]:
     title = _TITLES[part]
     for name in sorted({*theirs, *ours}, key=str):
         one, other = theirs.get(name), ours.get(name)

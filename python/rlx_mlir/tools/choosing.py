@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError
 from rlx_mlir.files import Json
 
@@ -57,7 +58,7 @@ class Choosing:
         str, typer.Option(metavar="TEXT", help="The text matches this regular expression; needs llguidance.")
     ] = ""
 
-    def options(self) -> dict[str, Json]:
+    def options(self) -> dict[str, Option]:
         """Options of `Model.generate`.
 
         Raises InputError where several forms of the text are asked for; ModelFileError, BudgetError for files that
@@ -70,7 +71,7 @@ class Choosing:
         }
         return {**found, "stop": self.stop or (), "response_format": self._form()}
 
-    def _form(self) -> dict[str, Json] | None:
+    def _form(self) -> dict[str, object] | None:
         """What the text has to be."""
         given = {"json-schema": self.json_schema, "grammar": self.grammar, "regex": self.regex}
         names = [f"'--{name}'" for name, value in given.items() if value]
@@ -95,10 +96,10 @@ def _schema(given: str) -> Json:
     return parse_json(read_text(given, budget="grammar_bytes").encode(), given)
 
 
-def logprob_rows(model: Core, found: Sequence[TokenLogprob]) -> list[dict[str, Json]]:
+def logprob_rows(model: Core, found: Sequence[TokenLogprob]) -> list[dict[str, object]]:
     """Log-probabilities as JSON can write them, with the text of each token."""
 
-    def row(index: int, logprob: float) -> dict[str, Json]:
+    def row(index: int, logprob: float) -> dict[str, object]:
         text = model.tokenizer.token_bytes(index, special=True).decode("utf-8", "replace")
         return {"id": index, "text": text, "logprob": logprob}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError
 from rlx_mlir.files import Json
 from rlx_mlir.tools.options import (
@@ -86,7 +87,7 @@ def evaluate(
     content = sys.stdin.read() if text == "-" else read_text(Path(text))
     with progress() as say:
         size = _context(model, context)
-        common: dict[str, Json] = {"threads": threads, "chunk": chunk, "progress": say}
+        common: dict[str, Option] = {"threads": threads, "chunk": chunk, "progress": say}
         common |= {"kv_dtype": kv_cache, "target": device.value}
         own = load_model(model, activations=activations.value, lora=lora, context=_loaded(model, size), **common)
         other = None
@@ -100,7 +101,7 @@ def evaluate(
             ids = own.tokenize(content)
             compared = compare_layers(own.file, other.file, ids, tolerance=tolerance, threads=threads, progress=say)
     if as_json:
-        rows: dict[str, Json] = {"per_token": _rows(own, found)} if per_token else {}
+        rows: dict[str, object] = {"per_token": _rows(own, found)} if per_token else {}
         rows |= {"layers": compared.to_dict()} if compared is not None else {}
         print_json({"model": model, "context": size, **found.to_dict(), **rows})
         return
@@ -127,9 +128,9 @@ def _loaded(model: str, size: int) -> int | None:
     return size if bundle_at(model) is None else None
 
 
-def _rows(model: Model, found: Evaluation) -> list[dict[str, Json]]:
+def _rows(model: Model, found: Evaluation) -> list[dict[str, object]]:
     """What was found of each token."""
-    rows: list[dict[str, Json]] = []
+    rows: list[dict[str, object]] = []
     for place, (index, loss) in enumerate(zip(found.ids, found.losses.tolist(), strict=True)):
         row = {"id": index, "text": model.detokenize([index], special=True), "loss": loss}
         if found.divergences is not None:

@@ -178,7 +178,7 @@ class _Checkpoints:
 
 def _run(
     task: _Task, output: Path, checkpoints: _Checkpoints, base: str, *, threads: int | None, memory_limit: int | None
-) -> dict[str, Json]:
+) -> dict[str, object]:
     """Trains an adapter and writes it; gives what is said of the run."""
     from rlx_mlir.finetuning.tuning import FineTuning
     from rlx_mlir.models.adapter import write_adapter

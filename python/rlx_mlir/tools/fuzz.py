@@ -7,10 +7,11 @@ import enum
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from rlx_mlir.checks import Option
 from rlx_mlir.tools.options import Commands, LoadOption, own_passes
 
 app = typer.Typer(
@@ -36,7 +37,15 @@ _OUT = Path("fuzz-findings")
 
 
 def _run(
-    fuzzer: str, seed: int, count: int, minutes: float, jobs: int, first: int, out: Path, as_json: bool, **settings: Any
+    fuzzer: str,
+    seed: int,
+    count: int,
+    minutes: float,
+    jobs: int,
+    first: int,
+    out: Path,
+    as_json: bool,
+    **settings: Option,
 ) -> None:
     """Runs a fuzzer and reports; exits with 1 where it found something, else 130 where it was interrupted."""
     from rlx_mlir.fuzz import campaign

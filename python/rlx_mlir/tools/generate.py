@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlx_mlir.errors import InputError
-from rlx_mlir.files import Json
 from rlx_mlir.tools.choosing import Choosing, logprob_rows
 from rlx_mlir.tools.loading import LoadingToGenerate, takes_options
 from rlx_mlir.tools.options import JsonOption, print_json, progress, refuse, writing
@@ -102,9 +101,9 @@ def _save(session: Session, path: Path) -> None:
         session.save(path)
 
 
-def _found(model: Model, generation: Generation, choosing: Choosing, stats: bool) -> dict[str, Json]:
+def _found(model: Model, generation: Generation, choosing: Choosing, stats: bool) -> dict[str, object]:
     """What was generated, as JSON can write it."""
-    found: dict[str, Json] = {
+    found: dict[str, object] = {
         "text": generation.text,
         **({"reasoning": generation.reasoning} if generation.reasoning else {}),
         "ids": generation.ids,

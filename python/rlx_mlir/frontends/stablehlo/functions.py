@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -189,18 +190,14 @@ def _paths(jax: ModuleType, exported: Jax, function: Callable[..., object] | Non
 
 def _parameters(function: Callable[..., object] | None, count: int) -> list[str]:
     """Names of a function's first arguments."""
-    try:
-        known = (
-            []
-            if function is None
-            else [
+    known: list[str] = []
+    if function is not None:
+        with suppress(TypeError, ValueError):  # functions of C may have no signature
+            known = [
                 own.name
                 for own in inspect.signature(function).parameters.values()
                 if own.kind in (own.POSITIONAL_ONLY, own.POSITIONAL_OR_KEYWORD)
             ]
-        )
-    except (TypeError, ValueError):
-        known = []
     return [known[number] if number < len(known) else f"arg{number}" for number in range(count)]
 
 
