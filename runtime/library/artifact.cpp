@@ -274,8 +274,7 @@ Artifact readArtifact(std::string_view bytes, const std::string &name) {
   if (bytes.size() < kHeader)
     throw ExecutionError("an artefact has at least " + std::to_string(kHeader) +
                          " bytes, but this one has " + std::to_string(bytes.size()));
-  if (const auto version = numberAt<uint32_t>(bytes, 8);
-      version < kOldest || version > kVersion)
+  if (const auto version = numberAt<uint32_t>(bytes, 8); version < kOldest || version > kVersion)
     throw ExecutionError("not an artefact of version " + std::to_string(kVersion) + ", but of " +
                          std::to_string(version) + ": compile the module again");
   const auto length = numberAt<uint64_t>(bytes, kLengths);

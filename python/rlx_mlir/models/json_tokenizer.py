@@ -40,7 +40,12 @@ class _Library:
 
 
 class JsonTokenizer(Tokenizer):
-    """A tokenizer of `tokenizer.json`; see `Tokenizer`."""
+    """A tokenizer of `tokenizer.json`; see `Tokenizer`.
+
+    Attributes:
+        document: the object in the file.
+        added: its added tokens.
+    """
 
     def __init__(
         self, document: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]], tokens: list[str], **options: Any
@@ -60,7 +65,7 @@ class JsonTokenizer(Tokenizer):
         kind, prefixed = _kind(document)
         _check_added(settings["tokenizer_config.json"], tokens)
         self._full = _Library(document)
-        self._document, self._added = document, added
+        self.document, self.added = document, added
         for token in added:
             if (number := self._full.tokenizer.token_to_id(token["content"])) != token["id"]:
                 raise TokenizerError(
@@ -81,6 +86,11 @@ class JsonTokenizer(Tokenizer):
             **options,
         )
 
+    @property
+    def library(self) -> Any:
+        """The library's tokenizer, which knows control tokens."""
+        return self._full.tokenizer
+
     def _encoded(self, text: str, special: bool, continued: bool) -> list[int]:
         library = self._full if special else self._backend
         if continued and self.add_space_prefix:
@@ -91,8 +101,8 @@ class JsonTokenizer(Tokenizer):
     @functools.cached_property
     def _unprefixed(self) -> tuple[_Library, _Library]:
         """The libraries without and with control tokens that put no space in front of a text."""
-        document = _without_space(self._document)
-        return _Library(_without_controls(document, self._added)), _Library(document)
+        document = _without_space(self.document)
+        return _Library(_without_controls(document, self.added)), _Library(document)
 
 
 def tokenizer_of(metadata: Mapping[str, Any], *, origin: str = "") -> Tokenizer:
@@ -113,13 +123,13 @@ def tokenizer_of(metadata: Mapping[str, Any], *, origin: str = "") -> Tokenizer:
         raise type(error)(f"{origin}: {error}") from error.__cause__
 
 
-def _parts(value: object) -> Iterator[Mapping[str, Any]]:
+def parts_of(value: object) -> Iterator[Mapping[str, Any]]:
     """A normalizer, pre-tokenizer or decoder, or those that it is a sequence of."""
     if not isinstance(value, dict):
         return
     for key in ("normalizers", "pretokenizers", "decoders"):
         for each in value.get(key) or ():
-            yield from _parts(each)
+            yield from parts_of(each)
     yield value
 
 
@@ -129,7 +139,7 @@ def _kind(document: Mapping[str, Any]) -> tuple[str, bool]:
     word = model.get("type", "BPE") if isinstance(model, dict) else None
     if word not in _MODELS:
         raise UnsupportedError(f"models of 'type' {shortened(word)} are not supported, known are {', '.join(_MODELS)}")
-    parts = {str(part.get("type")): part for part in _parts(document.get("decoder"))}
+    parts = {str(part.get("type")): part for part in parts_of(document.get("decoder"))}
     if "ByteLevel" in parts:
         return "gpt2", False
     pattern = parts.get("Replace", {}).get("pattern")
@@ -249,4 +259,4 @@ def _named(pair: object) -> set[str]:
     return {first, second, first + second}
 
 
-__all__ = ["JsonTokenizer", "tokenizer_of"]
+__all__ = ["JsonTokenizer", "parts_of", "tokenizer_of"]
