@@ -14,7 +14,7 @@ import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import budgets
 from ..boundary import foreign_errors, required
@@ -138,7 +138,7 @@ class ChatTemplate:
             except _Refused as error:
                 raise ChatTemplateError(f"{self._what} refuses the messages: {error}") from None
 
-    def after_answer(self, messages: Sequence[Message], **variables: object) -> str:
+    def after_answer(self, messages: Sequence[Message], **variables: Any) -> str:
         """The text that goes on behind an answer: the end of the assistant's turn, ``messages``, and the start of the
         next answer. It is what stands behind an answer in a conversation, so a session that ends with one is fed it.
 

@@ -69,6 +69,8 @@ def described(metadata: Mapping[str, Any]) -> list[Any]:
     tokenizer = tokenizer_of(metadata)
     if isinstance(tokenizer, JsonTokenizer):
         return json_section.described(tokenizer)
+    if tokenizer.kind == "t5":
+        raise UnsupportedError("the vocabulary is one of unigrams ('t5'), which only Python reads")
     pre = metadata.get(f"{_PREFIX}pre") or "default"
     if tokenizer.kind == "gpt2":
         merges = _merges(tokenizer.tokens, metadata[f"{_PREFIX}merges"])
