@@ -337,7 +337,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--model", "smollm2", "--sequences", "2", "--decode", "0"), "'--sequences' decodes, but '--decode' is 0"),
         (("--model", "smollm2", "--context", "x"), "'--context' expects positive numbers"),
         (("--model", "smollm2", "--activations", "int8,int9"), "'--activations' expects some of int8, "),
-        (("--shape", "7b-q5"), "'shape' expects a size (1b, 7b, 8b)"),
+        (("--shape", "7b-q5"), "'shape' expects a size (1b, 7b, 8b, 8x1b)"),
         (("--shape", "1b-q4_0", "--layers", "17"), "'layers' must be from 1 to those of 1b-q4_0, 16, but is 17"),
         (("--kernels", "conv"), "no workload's name begins with 'conv'"),
         (("--model", "no.gguf", "--vs", ""), "no.gguf"),
