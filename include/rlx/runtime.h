@@ -118,6 +118,11 @@ rlx_status rlx_session_feed_text(rlx_session *session, const char *text, size_t 
 rlx_status rlx_session_say(rlx_session *session, const char *role, const char *content,
                            size_t bytes);
 
+/* The time whose date is written where the model's template writes one, in seconds since 1970, in
+ * the time zone of the process; until it is given, that of the clock when messages are processed.
+ */
+rlx_status rlx_session_date(rlx_session *session, int64_t seconds);
+
 /* Processes one token as one that was chosen. */
 rlx_status rlx_session_step(rlx_session *session, int32_t id);
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from rlx_mlir import ir
     from rlx_mlir.hir.module import GraphModule
+    from rlx_mlir.lowering.counting import CountedCall
     from rlx_mlir.reports.dumps import Dumper
     from rlx_mlir.verify import NumericVerifier
 
@@ -343,6 +344,8 @@ class Compilation:
         self.templates: dict[str, str] = {}
         self.kinds: dict[str, str] = {}
         self.own: tuple[OwnCall, ...] = ()
+        self._is_counted = module.stage not in RESUMABLE[1:]  # at these, memory stands for values
+        self._counted: Sequence[CountedCall] = ()
         self.kernels: ir.Module | None = None
         self.ptx = ""
         self.cubin, self.assembler = b"", ""
@@ -543,6 +546,8 @@ class Compilation:
             self.kinds = kernel_kinds(self.module)
             self.watch.kernels = tuple(self.kinds)
             self.own = own_calls(self.module)
+            if self._is_counted:
+                self._count()
             if self.verifier is not None:
                 self.kernels = clone(self.module)
             if self.options.maxima:
@@ -561,6 +566,26 @@ class Compilation:
                 name, _, part = str(function.name.value).rpartition(".")
                 if part == "body" and name in self.plan.kernels:  # what finishes a kernel is a part of it
                     self.templates[name] = function.operation.attributes["mir.template"].value
+
+    def _count(self) -> None:
+        """Notes what each call does; nothing where the formulas of that have too many terms."""
+        from rlx_mlir.lowering.counting import counted_calls
+
+        with suppress(UnsupportedError):
+            self._counted = counted_calls(self.module)
+
+    def _work(self) -> dict[str, Any]:
+        """What an artefact says of that; nothing where passes of the user's own changed the calls since."""
+        from rlx_mlir.lowering.counting import POSITION, counted_work
+
+        plan = self.plan
+        if [own.call.kernel for own in self._counted] != [plan.kernels[call[0]] for call in plan.calls]:
+            return {}
+        symbols = [name for name, _ in plan.symbols]
+        used = {name for own in self._counted for name in own.work.symbols}
+        if not used <= {*symbols, POSITION}:
+            return {}
+        return counted_work(self._counted, symbols, partial(plan.terms, more=(POSITION,))).to_dict()
 
     def _drop_maxima(self, used: set[str]) -> None:
         """Leaves out the maxima of symbols that only arguments had which nothing reads, and which are gone."""
@@ -630,6 +655,7 @@ class Compilation:
             kinds=self.kinds,
             conditions=tuple(plan.conditions),
             positions=tuple(plan.positions),
+            work=self._work(),
             own=self.own,
             chip=self.options.chip,
             device_code=self.ptx.encode(),

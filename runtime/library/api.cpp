@@ -160,6 +160,10 @@ rlx_status rlx_session_say(rlx_session *session, const char *role, const char *c
       session, [&](Session &own) { own.say(&target(role, "a role"), textOf(content, bytes)); });
 }
 
+rlx_status rlx_session_date(rlx_session *session, int64_t seconds) {
+  return guardedSession(session, [&](Session &own) { own.date(seconds); });
+}
+
 rlx_status rlx_session_step(rlx_session *session, int32_t id) {
   return guardedSession(session, [&](Session &own) { own.step(id); });
 }

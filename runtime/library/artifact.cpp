@@ -16,7 +16,9 @@ namespace rlx::runtime::library {
 namespace {
 
 constexpr std::string_view kMagic{"RLXMLIR\0", 8};
-constexpr uint32_t kVersion = 10;
+constexpr uint32_t kVersion = 11;
+/// The oldest version that is read: 11 adds what calls do, which only profiles read.
+constexpr uint32_t kOldest = 10;
 constexpr size_t kHeader = 60, kLengths = 12, kDigest = 28;
 /// What the names of templates begin with whose code uses tiles.
 constexpr std::string_view kTiled[] = {"gemm_amx", "attention_amx"};
@@ -272,7 +274,7 @@ Artifact readArtifact(std::string_view bytes, const std::string &name) {
   if (bytes.size() < kHeader)
     throw ExecutionError("an artefact has at least " + std::to_string(kHeader) +
                          " bytes, but this one has " + std::to_string(bytes.size()));
-  if (const auto version = numberAt<uint32_t>(bytes, 8); version != kVersion)
+  if (const auto version = numberAt<uint32_t>(bytes, 8); version < kOldest || version > kVersion)
     throw ExecutionError("not an artefact of version " + std::to_string(kVersion) + ", but of " +
                          std::to_string(version) + ": compile the module again");
   const auto length = numberAt<uint64_t>(bytes, kLengths);

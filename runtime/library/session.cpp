@@ -170,12 +170,15 @@ void Session::settle() {
   }
   if (messages.empty())
     return;
-  const std::vector<int32_t> ids = model.info.text->encode(messages, processed > 0);
+  const std::vector<int32_t> ids = model.info.text->encode(messages, processed > 0, now());
   checkIds(ids.data(), ids.size());
   checkRoom(ids.size());
   process(ids.data(), ids.size(), /*asChosen=*/false);
   messages.clear();
 }
+
+/// The time whose date is written.
+std::time_t Session::now() const { return time ? *time : std::time(nullptr); }
 
 /// Tokens so far; one that was chosen behind the last position is none of them.
 size_t Session::taken() const {
@@ -224,8 +227,16 @@ void Session::say(std::string_view role, std::string_view content) {
   std::lock_guard<std::mutex> guard(turn);
   std::vector<Message> all = messages;
   all.push_back({std::string(role), std::string(content)});
-  (void)model.info.text->encode(all, processed > 0 || chosen >= 0); // what is wrong is said now
+  (void)model.info.text->encode(all, processed > 0 || chosen >= 0,
+                                now()); // what is wrong is said now
   messages = std::move(all);
+}
+
+void Session::date(int64_t seconds) {
+  std::lock_guard<std::mutex> guard(turn);
+  if (model.info.text->hasChat())
+    (void)model.info.text->chat().at(std::time_t(seconds)); // what is wrong is said now
+  time = std::time_t(seconds);
 }
 
 void Session::step(int32_t id) {

@@ -9,8 +9,10 @@
 #include "sampler.h"
 
 #include <cstdint>
+#include <ctime>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +35,8 @@ public:
   void feedText(std::string_view text, bool special);
   /// Adds a message; those that were added are processed before the next token is chosen.
   void say(std::string_view role, std::string_view content);
+  /// The time whose date chat templates write from now on, in seconds since 1970.
+  void date(int64_t seconds);
   void step(int32_t id);
   void truncate(size_t count);
   void sampleBy(const Sampler &given);
@@ -61,6 +65,7 @@ private:
   void checkIds(const int32_t *ids, size_t count) const;
   void checkRoom(size_t count) const;
   void settle();
+  std::time_t now() const;
   size_t taken() const;
   size_t choices() const;
 
@@ -80,6 +85,7 @@ private:
   bool hasLogits = false;
   int32_t chosen = -1; // and not processed yet; -1 where there is none
   std::vector<Message> messages;
+  std::optional<std::time_t> time; // of the date; nothing for that of the clock
   Sampler sampler;
 };
 

@@ -10,7 +10,11 @@
 namespace rlx::runtime::library {
 namespace {
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
+/// The oldest version that is read: 2 adds rules of tokenizers, and dates of chats.
+constexpr int64_t kOldest = 1;
+/// Bytes of a date: formats have a thousand at most.
+constexpr size_t kMostOfDate = 1 << 16;
 
 /// What Python's `strip` takes away, as templates do.
 bool isSpace(uint32_t code) {
@@ -35,16 +39,41 @@ std::string_view trimmed(std::string_view text) {
 
 ChatForm readForm(const Value &value) {
   const std::vector<Value> &parts =
-      value.asList(6, "a chat's form (start, system's start, answer, begin, roles, alternates)");
+      value.asList(7, "a chat's form (start, system's start, answer, begin, roles, alternates, "
+                      "dates)");
   const auto text = [&](size_t i) { return parts[i].asText("a text of a chat's form"); };
-  ChatForm form{text(0), text(1), text(2), text(3), {}, parts[5].asInteger("alternates") != 0};
+  ChatForm form{text(0), text(1), text(2), text(3), {}, parts[5].asInteger("alternates") != 0, {}};
   for (const Value &own : parts[4].asList(-1, "roles")) {
     const std::vector<Value> &role = own.asList(4, "a role (name, before, after, trimmed)");
     form.roles.push_back({role[0].asText("a role's name"), role[1].asText("a role's text"),
                           role[2].asText("a role's text"),
                           role[3].asInteger("whether contents are trimmed") != 0});
   }
+  for (const Value &own : parts[6].asList(-1, "dates")) {
+    const std::vector<Value> &date = own.asList(2, "a date (mark, format)");
+    form.dates.push_back({date[0].asText("the mark of a date"), date[1].asText("a date's format")});
+    if (form.dates.back().mark.empty() || form.dates.back().format.empty())
+      throw InputError("a date has a mark and a format");
+  }
   return form;
+}
+
+/// A time here in the words of a format.
+std::string written(std::time_t time, const std::string &format) {
+  std::tm parts = {};
+  if (localtime_r(&time, &parts) == nullptr)
+    throw InputError("the time " + std::to_string(int64_t(time)) + " has no date");
+  std::string found(format.size() + 128, '\0');
+  for (; found.size() <= kMostOfDate; found.resize(2 * found.size()))
+    if (const size_t count = std::strftime(found.data(), found.size(), format.c_str(), &parts))
+      return found.substr(0, count);
+  return {}; // formats such as %p may stand for nothing
+}
+
+std::string replaced(std::string text, const std::string &mark, const std::string &with) {
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + with.size()))
+    text.replace(at, mark.size(), with);
+  return text;
 }
 
 } // namespace
@@ -76,6 +105,20 @@ void ChatForm::check(const std::vector<Message> &messages, bool behindAnswer) co
     if (own != "system")
       last = own;
   }
+}
+
+ChatForm ChatForm::at(std::time_t time) const {
+  ChatForm found = *this;
+  found.dates.clear();
+  for (const Date &date : dates) {
+    const std::string text = written(time, date.format);
+    for (std::string *own : {&found.start, &found.systemStart, &found.answer})
+      *own = replaced(*own, date.mark, text);
+    for (Role &role : found.roles)
+      for (std::string *own : {&role.before, &role.after})
+        *own = replaced(*own, date.mark, text);
+  }
+  return found;
 }
 
 std::string ChatForm::render(const std::vector<Message> &messages, bool behindAnswer) const {
@@ -117,8 +160,9 @@ const ChatForm &Text::chat() const {
   return *form;
 }
 
-std::vector<int32_t> Text::encode(const std::vector<Message> &messages, bool behindAnswer) const {
-  const std::string text = chat().render(messages, behindAnswer);
+std::vector<int32_t> Text::encode(const std::vector<Message> &messages, bool behindAnswer,
+                                  std::time_t time) const {
+  const std::string text = chat().at(time).render(messages, behindAnswer);
   const std::string &first = chat().beginText;
   const bool hasBegin = !first.empty() && text.compare(0, first.size(), first) == 0;
   return tokenizer().encode(text,
@@ -127,11 +171,22 @@ std::vector<int32_t> Text::encode(const std::vector<Message> &messages, bool beh
 }
 
 std::unique_ptr<const Text> readText(const std::string &section) {
-  const Value value = readValue(section);
-  if (value.kind != Value::Kind::List || value.items.empty() ||
-      value.items[0].asInteger("the version of section 'text'") != kVersion)
+  Value value = readValue(section);
+  const int64_t version = value.kind == Value::Kind::List && !value.items.empty()
+                              ? value.items[0].asInteger("the version of section 'text'")
+                              : 0;
+  if (version < kOldest || version > kVersion)
     throw InputError("section 'text' isn't of version " + std::to_string(kVersion));
-  const std::vector<Value> &parts = value.asList(3, "section 'text' (version, tokenizer, chat)");
+  (void)value.asList(3, "section 'text' (version, tokenizer, chat)");
+  std::vector<Value> &parts = value.items;
+  if (version == 1) {
+    Value none;
+    if (parts[1].kind == Value::Kind::List)
+      parts[1].items.push_back(none);
+    none.kind = Value::Kind::List;
+    if (parts[2].kind == Value::Kind::List)
+      parts[2].items.push_back(none);
+  }
   auto text = std::make_unique<Text>();
   if (parts[1].kind == Value::Kind::Text)
     text->noTokenizer = parts[1].text;

@@ -6,6 +6,7 @@
 
 #include "tokenizer.h"
 
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,11 +26,20 @@ struct ChatForm {
     std::string name, before, after;
     bool trimmed; // of its content, spaces at both ends are left out
   };
+  /// The date, which templates write as a format says.
+  struct Date {
+    std::string mark, format; // what stands for it in the texts here
+  };
   std::string start, systemStart; // where another message comes first, and where a system's does
   std::string answer;             // where an answer begins
   std::string beginText;          // of the token that begins texts, as the template writes it
   std::vector<Role> roles;
   bool alternates; // users and answers take turns
+  std::vector<Date> dates;
+
+  /// The form with the date of a time, in seconds since 1970, in the place of marks. Throws
+  /// InputError where the calendar doesn't reach.
+  ChatForm at(std::time_t time) const;
 
   /// The text of messages, up to where an answer begins; behind an answer, what ends that comes
   /// first. Throws InputError for messages that the template doesn't take.
@@ -53,8 +63,12 @@ public:
   /// Null where there is none.
   const Tokenizer *findTokenizer() const { return own ? &*own : nullptr; }
 
+  bool hasChat() const { return form.has_value(); }
+
   /// Ids of messages that begin a conversation, or that come behind an answer.
-  std::vector<int32_t> encode(const std::vector<Message> &messages, bool behindAnswer) const;
+  /// \param time of the date that templates write, in seconds since 1970.
+  std::vector<int32_t> encode(const std::vector<Message> &messages, bool behindAnswer,
+                              std::time_t time) const;
 
 private:
   friend std::unique_ptr<const Text> readText(const std::string &section);

@@ -23,17 +23,6 @@ uint64_t pairOf(int32_t left, int32_t right) {
   return uint64_t(uint32_t(left)) << 32 | uint32_t(right);
 }
 
-std::vector<uint32_t> words(const Value &packed, const char *what) {
-  const std::string &bytes = packed.asText(what);
-  if (bytes.size() % 4 != 0)
-    throw InputError(std::string(what) + " must be numbers of 4 bytes, but have " +
-                     std::to_string(bytes.size()) + " bytes");
-  std::vector<uint32_t> found(bytes.size() / 4);
-  for (size_t i = 0; i < found.size(); ++i)
-    found[i] = numberAt<uint32_t>(bytes, 4 * i);
-  return found;
-}
-
 std::string withSpaces(std::string_view text) {
   std::string found;
   for (size_t at = 0;;) {
@@ -100,24 +89,25 @@ void mergeAll(std::vector<Symbol> &symbols, IsCandidate isCandidate, Merge merge
 //===----------------------------------------------------------------------===//
 
 Tokenizer::Tokenizer(const Value &described) {
-  const std::vector<Value> &parts =
-      described.asList(12, "a tokenizer (kind, bytes, offsets, types, merges or scores, patterns, "
-                           "whole pieces, bytes' tokens, begin, add begin, add space, ends)");
+  const std::vector<Value> &parts = described.asList(
+      13, "a tokenizer (kind, bytes, offsets, types, merges or scores, patterns, whole pieces, "
+          "bytes' tokens, begin, add begin, add space, ends, rules)");
   const std::string &kind = parts[0].asText("the kind of a tokenizer");
   sentences = kind == "llama";
-  if (!sentences && kind != "gpt2")
-    throw InputError("a tokenizer is of the kind gpt2 or llama, but is '" + kind + "'");
+  characters = kind == "characters";
+  if (!sentences && !characters && kind != "gpt2")
+    throw InputError("a tokenizer is of the kind gpt2, llama or characters, but is '" + kind + "'");
   readTokens(parts[1], parts[2], parts[3]);
   sentences ? readScores(parts[4]) : readMerges(parts[4]);
   for (const Value &pattern : parts[5].asList(-1, "patterns"))
     patterns.emplace_back(pattern);
   wholePieces = parts[6].asInteger("whether pieces may be whole tokens") != 0;
-  for (uint32_t id : words(parts[7], "tokens of bytes")) {
-    if (id != kNone || sentences)
+  for (uint32_t id : packedWords(parts[7], "tokens of bytes")) {
+    if (id != kNone || sentences || characters)
       checkId(id, "a byte's token");
     ofByte.push_back(int32_t(id));
   }
-  if (ofByte.size() != 256 && !(sentences && ofByte.empty()))
+  if (ofByte.size() != 256 && !((sentences || characters) && ofByte.empty()))
     throw InputError("there are 256 bytes, but " + std::to_string(ofByte.size()) +
                      " tokens of them");
   if (!parts[8].isNone()) {
@@ -130,7 +120,44 @@ Tokenizer::Tokenizer(const Value &described) {
     checkId(id.asInteger("an id that ends texts"), "an id that ends texts");
     ends.push_back(int32_t(id.number));
   }
+  if (!parts[12].isNone())
+    readRules(parts[12]);
+  else if (characters)
+    throw InputError("a tokenizer of characters has rules");
   listTexts();
+}
+
+void Tokenizer::readRules(const Value &described) {
+  const std::vector<Value> &parts =
+      described.asList(5, "rules (added tokens, normal form, space, unknown, fuse unknown)");
+  Rules found;
+  for (const Value &token : parts[0].asList(-1, "added tokens")) {
+    const std::vector<Value> &own = token.asList(3, "an added token (text, id, flags)");
+    const int64_t id = own[1].asInteger("an added token's id");
+    const int64_t flags = own[2].asInteger("an added token's flags");
+    checkId(id, "an added token's id");
+    if (flags < 0 || flags > 15)
+      throw InputError("an added token's flags are from 0 to 15, but are " + std::to_string(flags));
+    const std::string &text = own[0].asText("an added token's text");
+    const auto add = [&](AddedTokens &list, const std::string &own) {
+      list.add(own, int32_t(id), flags & 1, flags & 4, flags & 8);
+    };
+    add(flags & 2 ? found.normal : found.raw, text);
+    if (flags & 2)
+      add(found.spaced, " " + text);
+  }
+  if (!parts[1].isNone())
+    found.form.emplace(parts[1]);
+  const int64_t space = parts[2].asInteger("where a space is put first");
+  if (space < 0 || space > int64_t(Space::First))
+    throw InputError("where a space is put first is from 0 to 3, but is " + std::to_string(space));
+  found.space = Space(space);
+  if (!parts[3].isNone()) {
+    checkId(parts[3].asInteger("the unknown token"), "the unknown token");
+    unknown = int32_t(parts[3].number);
+  }
+  found.fuses = parts[4].asInteger("whether unknown tokens become one") != 0;
+  rules.emplace(std::move(found));
 }
 
 void Tokenizer::checkId(int64_t id, const char *what) const {
@@ -141,7 +168,7 @@ void Tokenizer::checkId(int64_t id, const char *what) const {
 
 void Tokenizer::readTokens(const Value &bytes, const Value &offsets, const Value &kinds) {
   content = bytes.asText("bytes of tokens");
-  starts = words(offsets, "offsets of tokens");
+  starts = packedWords(offsets, "offsets of tokens");
   const std::string &packed = kinds.asText("types of tokens");
   if (packed.empty() || packed.size() >= kMostTokens || starts.size() != packed.size() + 1)
     throw InputError("there are " + std::to_string(starts.size()) + " offsets of " +
@@ -158,7 +185,7 @@ void Tokenizer::readTokens(const Value &bytes, const Value &offsets, const Value
 }
 
 void Tokenizer::readMerges(const Value &packed) {
-  const std::vector<uint32_t> found = words(packed, "merges");
+  const std::vector<uint32_t> found = packedWords(packed, "merges");
   if (found.size() % 3 != 0)
     throw InputError("merges have three ids each, but there are " + std::to_string(found.size()));
   for (size_t i = 0; i < found.size(); i += 3) {
@@ -170,7 +197,7 @@ void Tokenizer::readMerges(const Value &packed) {
 }
 
 void Tokenizer::readScores(const Value &packed) {
-  for (uint32_t word : words(packed, "scores")) {
+  for (uint32_t word : packedWords(packed, "scores")) {
     float score;
     std::memcpy(&score, &word, sizeof(score));
     scores.push_back(score);
@@ -190,7 +217,7 @@ void Tokenizer::listTexts() {
     const bool merged = !sentences || types[i] == Normal;
     if (matched[i])
       (merged ? texts : reserved)[raw(id)] = id;
-    if (types[i] == Unknown && unknown < 0)
+    if (types[i] == Unknown && unknown < 0 && !rules)
       unknown = id;
     if ((types[i] == Control || types[i] == UserDefined || types[i] == Unknown) &&
         !raw(id).empty()) {
@@ -240,6 +267,10 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, std::optional<bool
     ids.push_back(*begin);
   else if (withBegin.value_or(false))
     throw InputError("an id that begins texts is asked for, but the vocabulary names none");
+  if (rules) {
+    encodeByRules(text, asSpecial, continued, ids);
+    return ids;
+  }
   bool afterSpecial = !continued; // the start of a text counts as one
   for (const Fragment &fragment : cut(text, asSpecial)) {
     if (fragment.id >= 0) {
@@ -250,23 +281,60 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, std::optional<bool
     if (sentences) {
       encodeSentence((addSpace && afterSpecial ? " " : "") + withSpaces(fragment.text), ids);
     } else {
-      std::vector<std::string_view> pieces = {fragment.text}, next;
-      for (const Pattern &pattern : patterns) {
-        next.clear();
-        for (std::string_view piece : pieces)
-          pattern.split(piece, next);
-        pieces.swap(next);
-      }
-      for (std::string_view piece : pieces)
-        encodePiece(piece, ids);
+      encodePieces(fragment.text, ids);
     }
     afterSpecial = false;
   }
   return ids;
 }
 
+/// The ids that the library of `tokenizer.json` gives: tokens that were added are cut out, some
+/// before a text is brought to its form, some behind that.
+void Tokenizer::encodeByRules(std::string_view text, bool asSpecial, bool continued,
+                              std::vector<int32_t> &ids) const {
+  for (const Fragment &fragment : rules->raw.cut(text, asSpecial)) {
+    if (fragment.id >= 0) {
+      ids.push_back(fragment.id);
+      continue;
+    }
+    std::string normal = rules->form ? rules->form->of(fragment.text) : std::string(fragment.text);
+    if (characters)
+      normal = withSpaces(normal);
+    const bool isSpaced = rules->space == Space::Normal && !continued;
+    if (isSpaced)
+      normal.insert(0, 1, ' ');
+    const AddedTokens &added = isSpaced ? rules->spaced : rules->normal;
+    for (const Fragment &own : added.cut(normal, asSpecial)) {
+      if (own.id >= 0) {
+        ids.push_back(own.id);
+        continue;
+      }
+      const bool isFirst = fragment.text.data() == text.data() && own.text.data() == normal.data();
+      const bool needsSpace =
+          rules->space == Space::Each || (rules->space == Space::First && isFirst);
+      if (needsSpace && !continued && own.text[0] != ' ')
+        encodePieces(" " + std::string(own.text), ids);
+      else
+        encodePieces(own.text, ids);
+    }
+  }
+}
+
+/// Cuts a text by the patterns, each of which cuts what those before it left, and encodes pieces.
+void Tokenizer::encodePieces(std::string_view text, std::vector<int32_t> &ids) const {
+  std::vector<std::string_view> pieces = {text}, next;
+  for (const Pattern &pattern : patterns) {
+    next.clear();
+    for (std::string_view piece : pieces)
+      pattern.split(piece, next);
+    pieces.swap(next);
+  }
+  for (std::string_view piece : pieces)
+    encodePiece(piece, ids);
+}
+
 /// Cuts tokens out of a text, the longest first; texts between them are never empty.
-std::vector<Tokenizer::Fragment> Tokenizer::cut(std::string_view text, bool asSpecial) const {
+std::vector<Fragment> Tokenizer::cut(std::string_view text, bool asSpecial) const {
   std::vector<Fragment> fragments, next;
   if (!text.empty())
     fragments.push_back({text, -1});
@@ -296,19 +364,52 @@ std::vector<Tokenizer::Fragment> Tokenizer::cut(std::string_view text, bool asSp
   return fragments;
 }
 
-/// Byte-level BPE of a piece: the best merge first, of equal ones the first.
+/// What merging of a piece begins with: a token for each byte; others are left out.
+std::vector<Tokenizer::Symbol> Tokenizer::bytesOf(std::string_view piece) const {
+  std::vector<Symbol> symbols;
+  for (size_t i = 0; i < piece.size(); ++i)
+    if (const int32_t id = ofByte[uint8_t(piece[i])]; id >= 0) {
+      const int32_t number = int32_t(symbols.size());
+      symbols.push_back({id, number - 1, number + 1, piece.substr(i, 1)});
+    }
+  return symbols;
+}
+
+/// The same of a vocabulary of characters: a token for each, or for each byte of one that it lacks,
+/// or the unknown one, once for several in turn where the rules say so.
+std::vector<Tokenizer::Symbol> Tokenizer::charactersOf(std::string_view piece) const {
+  std::vector<Symbol> symbols;
+  const auto add = [&](int32_t id, std::string_view text) {
+    const int32_t number = int32_t(symbols.size());
+    symbols.push_back({id, number - 1, number + 1, text});
+  };
+  bool afterUnknown = false;
+  uint32_t code;
+  for (size_t at = 0, count; at < piece.size(); at += count) {
+    count = readUtf8(piece, at, code);
+    const std::string_view character = piece.substr(at, count);
+    const auto found = texts.find(character);
+    const bool isUnknown = found == texts.end() && ofByte.empty();
+    if (found != texts.end())
+      add(found->second, character);
+    else if (!isUnknown)
+      for (size_t i = 0; i < count; ++i)
+        add(ofByte[uint8_t(character[i])], character.substr(i, 1));
+    else if (unknown >= 0 && !(rules->fuses && afterUnknown))
+      add(unknown, character);
+    afterUnknown = isUnknown;
+  }
+  return symbols;
+}
+
+/// BPE of a piece: the best merge first, of equal ones the first.
 void Tokenizer::encodePiece(std::string_view piece, std::vector<int32_t> &ids) const {
   if (wholePieces)
     if (auto found = texts.find(piece); found != texts.end()) {
       ids.push_back(found->second);
       return;
     }
-  std::vector<Symbol> symbols;
-  for (size_t i = 0; i < piece.size(); ++i)
-    if (const int32_t id = ofByte[uint8_t(piece[i])]; id >= 0) { // others are left out
-      const int32_t number = int32_t(symbols.size());
-      symbols.push_back({id, number - 1, number + 1, piece.substr(i, 1)});
-    }
+  std::vector<Symbol> symbols = characters ? charactersOf(piece) : bytesOf(piece);
   const auto isCandidate = [&](const Symbol &left, const Symbol &right, Candidate &found) {
     const auto merge = merges.find(pairOf(left.id, right.id));
     if (merge == merges.end())

@@ -4,6 +4,8 @@
 #ifndef RLX_RUNTIME_LIBRARY_TOKENIZER_H
 #define RLX_RUNTIME_LIBRARY_TOKENIZER_H
 
+#include "added_tokens.h"
+#include "normal_form.h"
 #include "pattern.h"
 #include "runtime/value.h"
 
@@ -17,7 +19,8 @@
 namespace rlx::runtime::library {
 
 /// The tokenizer that `rlx_mlir.models.tokenizer` has of the same vocabulary, with the same ids:
-/// byte-level BPE, and SentencePiece's BPE. Never changes.
+/// byte-level BPE, and SentencePiece's BPE; or that the library of `tokenizer.json` has. Never
+/// changes.
 class Tokenizer {
 public:
   /// Reads what `rlx_mlir.models.text_section` wrote; throws InputError where it makes no sense.
@@ -47,10 +50,21 @@ private:
     uint32_t rank;
     int32_t result;
   };
-  /// A text, or the token that was cut out of one.
-  struct Fragment {
-    std::string_view text;
-    int32_t id; // -1 for a text
+  /// Where a space is put first that the text doesn't have.
+  enum class Space : uint8_t {
+    Nowhere,
+    Normal, // in front of each text between raw tokens
+    Each,   // in front of each text between tokens that begins with none
+    First   // in front of the first one, where nothing is before it, and it begins with none
+  };
+  /// What vocabularies of `tokenizer.json` have beside.
+  struct Rules {
+    AddedTokens raw;    // that are found in texts as they are
+    AddedTokens normal; // and in their form
+    AddedTokens spaced; // the same behind a space that is put first: it belongs to their texts
+    std::optional<NormalForm> form;
+    Space space = Space::Nowhere;
+    bool fuses = false; // characters in turn that are unknown become one token
   };
   /// A piece of a text while it is merged; those that are left are linked.
   struct Symbol {
@@ -62,15 +76,22 @@ private:
   void readTokens(const Value &bytes, const Value &offsets, const Value &kinds);
   void readMerges(const Value &packed);
   void readScores(const Value &packed);
+  void readRules(const Value &described);
   void listTexts();
   void checkId(int64_t id, const char *what) const;
   std::string_view raw(int32_t id) const;
   std::vector<Fragment> cut(std::string_view text, bool special) const;
+  void encodeByRules(std::string_view text, bool asSpecial, bool continued,
+                     std::vector<int32_t> &ids) const;
+  void encodePieces(std::string_view text, std::vector<int32_t> &ids) const;
+  std::vector<Symbol> bytesOf(std::string_view piece) const;
+  std::vector<Symbol> charactersOf(std::string_view piece) const;
   void encodePiece(std::string_view piece, std::vector<int32_t> &ids) const;
   void encodeSentence(const std::string &text, std::vector<int32_t> &ids) const;
   void append(const Symbol &symbol, bool &afterUnknown, std::vector<int32_t> &ids) const;
 
-  bool sentences = false; // SentencePiece's, not byte-level BPE
+  bool sentences = false;  // SentencePiece's, not byte-level BPE
+  bool characters = false; // BPE of characters, not of bytes
   bool wholePieces = false;
   bool addBegin = false, addSpace = false;
   std::optional<int32_t> begin;
@@ -87,6 +108,7 @@ private:
   std::unordered_map<std::string_view, int32_t> texts; // that merging makes
   std::unordered_map<std::string_view, int32_t> reserved;
   int32_t unknown = -1;
+  std::optional<Rules> rules; // of `tokenizer.json`
 };
 
 } // namespace rlx::runtime::library

@@ -32,7 +32,7 @@ def check_against(
 
     Args:
         module: at stage hir or mir; for `onnxruntime` the path of an ONNX file, of which each node is compared.
-        rival: `jax`, `torch` or `onnxruntime`; each has to be installed.
+        rival: `jax`, `torch`, `iree` or `onnxruntime`; each has to be installed.
         sizes: of symbols, 8 where nothing is said.
         inputs: arrays of inputs and parameters by name; the others are random numbers, integers zeros.
         seed: of these.

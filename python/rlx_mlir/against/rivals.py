@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Who is asked for a second opinion: JAX through StableHLO, PyTorch by a table of operators."""
+"""Who is asked for a second opinion: JAX and IREE through StableHLO, PyTorch by a table of operators."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.against.iree_tools import iree_compile
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import ExecutionError, InputError, UnsupportedError
 from rlx_mlir.exports.stablehlo.writer import unwritten_reason, written_operation
@@ -62,6 +63,33 @@ class Jax:
             return [np.asarray(found) for found in self._compiled[text].execute(given)]
 
 
+class Iree:
+    """IREE for CPUs: each operation is written as StableHLO, and compiled by itself, in a process of its compiler."""
+
+    def __init__(self) -> None:
+        try:
+            import iree.runtime
+        except ImportError:
+            raise missing("iree", _IREE) from None
+        self._runtime: Any = iree.runtime
+        self._compiled: dict[str, Any] = {}
+
+    def refusal(self, op: ir.Operation) -> str:
+        """Why an operation isn't compared; '' where it is."""
+        return unwritten_reason(op)
+
+    def run(self, op: ir.Operation, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results of an operation; UnsupportedError where IREE's compiler doesn't take it."""
+        text = written_operation(op)
+        with foreign_errors("IREE", ExecutionError):
+            if text not in self._compiled:
+                binary = iree_compile(text, _IREE_FLAGS, install=f"pip install {_IREE}")
+                self._compiled[text] = self._runtime.load_vm_flatbuffer(binary, driver="local-sync")
+            found = self._compiled[text]["main"](*operands)
+        results = found if isinstance(found, tuple | list) else [found]
+        return [np.asarray(own.to_host()) for own in results]
+
+
 class Torch:
     """PyTorch's operators for CPUs, one or a few for each operation."""
 
@@ -88,6 +116,11 @@ class Torch:
             return run(op, operands)
 
 
+_IREE = "iree-base-compiler iree-base-runtime"
+#: Numbers of 64 bits stay these.
+_IREE_FLAGS = ("--iree-input-type=stablehlo", "--iree-input-demote-f64-to-f32=false")
+
+
 def missing(name: str, package: str) -> UnsupportedError:
     """The error of who isn't installed, with what installs it."""
     return UnsupportedError(f"comparing with {name} needs it, but it isn't installed: pip install {package}")
@@ -97,9 +130,8 @@ def missing(name: str, package: str) -> UnsupportedError:
 RIVALS: dict[str, Callable[[], Rival] | str] = {
     "jax": Jax,
     "torch": Torch,
+    "iree": Iree,
     "onnxruntime": "modules aren't written as ONNX files: give the path of such a file",
-    "iree": "its compiler reads what `rlx emit --to stablehlo` writes, but it isn't called from here: use jax, which "
-    "runs the same text",
 }
 
 

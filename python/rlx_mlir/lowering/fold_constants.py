@@ -24,6 +24,7 @@ from rlx_mlir.attributes import elements_array, elements_attribute, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.mir.cost import Sizes, cost_of
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.functions import FUNCTIONS, Rounding
 from rlx_mlir.mir.numerics import FLOAT8, is_float, widen
 from rlx_mlir.mir.registry import evaluate
@@ -159,8 +160,10 @@ class _Folder:
         if op.name in MOVES | OF_ELEMENTS and all(count == 1 for count in counts):
             return 1
         values = [*op.operands, *op.results]
-        shapes = {value: tuple(ir.RankedTensorType(value.type).shape) for value in values}
-        return sum(counts) + math.prod(shapes[op.results[0]]) + cost_of(op.opview, Sizes(shapes)).flops
+        shapes = {value: tuple(map(Size.of, ir.RankedTensorType(value.type).shape)) for value in values}
+        sizes = Sizes(shapes)
+        done = sizes.count(op.results[0]) + cost_of(op.opview, sizes).flops
+        return sum(counts) + done.evaluate({})
 
     def _count(self, value: ir.Value) -> int:
         """Different elements that a value may have."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -78,14 +78,12 @@ class PlanReader(RegionReader):
             self.read(op)
         self.outputs = mark_updated(self.outputs, self.calls, self._in_place)
 
-    def terms(self, size: Size) -> Terms:
-        """The size as the run time reads it."""
-        return [(coefficient, [self._factor(own) for own in factors]) for factors, coefficient in size.terms]
-
-    def _factor(self, factor: str | dims.Derived) -> Factor:
-        if isinstance(factor, str):
-            return self._numbers[factor]
-        return Derived(factor.kind, factor.number, self.terms(factor.size))
+    def terms(self, size: Size, more: Sequence[str] = ()) -> Terms:
+        """The size as the run time reads it; `more` are symbols that are numbered after those of the plan."""
+        numbers = self._numbers
+        if more:
+            numbers = {**numbers, **{name: len(numbers) + number for number, name in enumerate(more)}}
+        return _terms(size, numbers)
 
     def _condition(self, words: ir.ArrayAttr) -> SizeCondition:
         left, relation, right, where = (word.value for word in words)
@@ -196,6 +194,16 @@ class PlanReader(RegionReader):
             queries, keys = (self.memory[operand].dims for operand in operands[:2])
             return result * (keys if len(keys) == len(queries) else queries)[-2] * ATTENTION_FACTOR
         return product(self.memory[operands[0]].dims) * 4 + result * 4
+
+
+def _terms(size: Size, numbers: Mapping[str, int]) -> Terms:
+    return [(coefficient, [_factor(own, numbers) for own in factors]) for factors, coefficient in size.terms]
+
+
+def _factor(factor: str | dims.Derived, numbers: Mapping[str, int]) -> Factor:
+    if isinstance(factor, str):
+        return numbers[factor]
+    return Derived(factor.kind, factor.number, _terms(factor.size, numbers))
 
 
 def _share(size: Size, divisor: int) -> Size:

@@ -26,12 +26,13 @@ from rlx_mlir.measure.rivals import RIVALS, Rival, check
 from rlx_mlir.measure.roofline import rounded_set
 from rlx_mlir.measure.summary import ModelWork, least_seconds, total
 from rlx_mlir.measure.timing import Series, compare, interleave, seconds_per_call, versions
-from rlx_mlir.measure.work import ModuleWork, Work
+from rlx_mlir.measure.work import ModuleWork
 from rlx_mlir.measure.workloads import WORKLOADS, Workload
 from rlx_mlir.models.bundle import bundle_at
 from rlx_mlir.models.config import ModelConfig, check_context
 from rlx_mlir.models.hub import resolve
 from rlx_mlir.models.opening import open_model
+from rlx_mlir.runtime.work import Work
 
 if TYPE_CHECKING:
     from rlx_mlir.measure.device import DeviceProbe

@@ -13,11 +13,12 @@ import numpy as np
 from rlx_mlir import checks
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, did_you_mean
-from rlx_mlir.measure.profile import ProgramProfile, Run, measured
+from rlx_mlir.measure.profile import Profile, ProgramProfile, Run, measured
 from rlx_mlir.measure.timing import Series
 from rlx_mlir.runtime.artifact import BufferSpec
 from rlx_mlir.runtime.dispatch import DispatchReport
 from rlx_mlir.runtime.executable import Executable
+from rlx_mlir.runtime.work import work_of
 
 if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule
@@ -38,7 +39,8 @@ class FileProfile:
         threads: of one call, at most.
         seconds: of each call.
         report: how each kernel got its code, and its time.
-        program: bytes, operations and the machine's limits; None of an artefact, which has no graph to count them of.
+        program: bytes, operations and the machine's limits; None where the artefact doesn't say what its calls do:
+            its file is of version 10, or it was compiled from a later stage than kernels.
     """
 
     name: str
@@ -47,6 +49,13 @@ class FileProfile:
     seconds: Series
     report: DispatchReport
     program: ProgramProfile | None = None
+
+    @property
+    def profile(self) -> Profile:
+        """The same as a profile of a model with one module, for timelines and plots; InputError without a program."""
+        if self.program is None:
+            raise InputError(f"'{self.name}' doesn't say what its calls read, write and compute: compile it again")
+        return Profile(self.name, (self.program,), self.program.roofline)
 
     def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
@@ -75,18 +84,17 @@ class FileProfile:
 def profile_executable(
     executable: Executable, *, sizes: Mapping[str, int] | None = None, rounds: int = 20
 ) -> FileProfile:
-    """Measures calls on random numbers; integers, such as positions, are zeros.
+    """Measures calls on random numbers, beside the machine's limits; integers, such as positions, are zeros.
 
     Args:
         executable: its parameters are set here.
         sizes: of symbols; others are at their declared maximum.
         rounds: calls that are measured.
 
-    Raises InputError for symbols that it doesn't have, and for sizes and rounds that can't be.
+    Raises InputError for symbols that it doesn't have, and for sizes and rounds that can't be; ExecutionError where
+    what the artefact says of its calls makes no sense.
     """
-    chosen, inputs = _prepared(executable, sizes or {})
-    runs = [_run(executable, inputs, chosen) for _ in range(checks.whole("rounds", rounds, 1))]
-    return _profile(executable, chosen, runs, None)
+    return _measured(executable, None, sizes or {}, rounds)
 
 
 def profile_module(
@@ -102,39 +110,45 @@ def profile_module(
     """Compiles a graph, and measures it as `profile_executable` does, beside the machine's limits.
 
     Args:
-        module: at stage hir or mir; at later ones there is nothing to count operations of.
+        module: at stage hir, mir or kernels; at later ones there is nothing to count operations of.
         threads, activations, maxima: see `rlx_mlir.compile`.
         params: its parameters, where they are known; all or none.
         sizes, rounds: see `profile_executable`.
 
     Raises as `rlx_mlir.compile` and `profile_executable` do.
     """
-    from rlx_mlir.compiler import CompileOptions, compile
-    from rlx_mlir.measure.roofline import Probe, rounded_set
-    from rlx_mlir.measure.work import ModuleWork
+    from rlx_mlir.compiler import compile
 
-    options = CompileOptions(activations=activations, maxima=dict(maxima or {}), verify=False, dump_dir=None)
-    executable = compile(module, threads=threads, activations=activations, maxima=options.maxima)
-    if module.stage not in ("hir", "mir"):
-        return profile_executable(executable, sizes=sizes, rounds=rounds)
-    chosen, inputs = _prepared(executable, sizes or {}, params)
-    work = ModuleWork(module, options)
+    executable = compile(module, threads=threads, activations=activations, maxima=dict(maxima or {}))
+    return _measured(executable, params, sizes or {}, rounds)
+
+
+def _measured(
+    executable: Executable, params: Mapping[str, np.ndarray] | None, sizes: Mapping[str, int], rounds: int
+) -> FileProfile:
+    from rlx_mlir.measure.device import DeviceProbe
+    from rlx_mlir.measure.roofline import Probe, rounded_set
+
+    artifact, count = executable.artifact, checks.whole("rounds", rounds, 1)
+    chosen, inputs = _prepared(executable, sizes, params)
+    work = work_of(artifact)
+    if work is None:
+        return _profile(executable, chosen, [_run(executable, inputs, chosen) for _ in range(count)], None)
     done = work.at(chosen)
-    probe = Probe(executable.threads, rounded_set(sum(own.bytes for own in done)))
+    probe = (
+        DeviceProbe(executable.device)  # type: ignore[attr-defined]
+        if artifact.chip
+        else Probe(executable.threads, rounded_set(sum(own.bytes for own in done)))
+    )
     limits: dict[str, Series] = {name: Series() for name in probe.figures()}
     runs = []
-    for number in range(checks.whole("rounds", rounds, 1)):
+    for number in range(count):
         runs.append(_run(executable, inputs, chosen))
         for _ in range(_PROBES if number < _PROBED else 0):  # in turns, so that both have the same machine
             for name, figure in probe.figures().items():
                 limits[name].values.append(figure())
     program = ProgramProfile(
-        executable.artifact.name,
-        work.calls,
-        executable.artifact.templates,
-        runs,
-        [done] * len(runs),
-        probe.roofline(limits),
+        artifact.name, work.calls, artifact.templates, runs, [done] * len(runs), probe.roofline(limits)
     )
     return _profile(executable, chosen, runs, program)
 

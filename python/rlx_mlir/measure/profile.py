@@ -15,11 +15,11 @@ from rlx_mlir.measure.device import DeviceProbe
 from rlx_mlir.measure.programs import executable_of, work_of
 from rlx_mlir.measure.roofline import Probe, Roofline, rounded_set
 from rlx_mlir.measure.timing import Series
-from rlx_mlir.measure.work import Call, Work
 from rlx_mlir.models import decoder
 from rlx_mlir.models.model import Model
 from rlx_mlir.models.session import Session
 from rlx_mlir.runtime.executable import Executable
+from rlx_mlir.runtime.work import Call, Work
 
 #: Blocks that a table names before it only counts the others.
 _LISTED = 3

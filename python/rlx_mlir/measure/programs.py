@@ -11,11 +11,16 @@ from rlx_mlir.models import decoder
 from rlx_mlir.models.model import Model
 from rlx_mlir.models.programs import maxima
 from rlx_mlir.runtime.executable import Executable
+from rlx_mlir.runtime.work import CountedWork
+from rlx_mlir.runtime.work import work_of as counted_work_of
 
 if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule
 
-__all__ = ["executable_of", "graph_of", "material_of", "options_of", "work_of"]
+#: What tells the calls of a module, and what they do: out of its artefact, or of its graph.
+Counted = CountedWork | ModuleWork
+
+__all__ = ["Counted", "executable_of", "graph_of", "material_of", "options_of", "work_of"]
 
 
 def executable_of(model: Model, program: str) -> Executable:
@@ -50,6 +55,8 @@ def options_of(model: Model, program: str) -> CompileOptions:
     )
 
 
-def work_of(model: Model, program: str) -> ModuleWork:
-    """What its calls do."""
+def work_of(model: Model, program: str) -> Counted:
+    """What its calls do: as its artefact says, or where that doesn't, once its graph is compiled to kernels again."""
+    if program in decoder.PROGRAMS and (found := counted_work_of(executable_of(model, program).artifact)):
+        return found
     return ModuleWork(graph_of(model, program), options_of(model, program))

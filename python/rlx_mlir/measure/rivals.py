@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
-import sys
-import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlx_mlir.against.iree_tools import iree_compile
 from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.measure.models import Load, OpenVino, llama_cpp
@@ -275,7 +271,7 @@ def _iree(workload: Workload, threads: int) -> Runner:
     from iree import runtime
 
     # From our own linalg: no framework stands between, and both compilers start from the same operations.
-    binary = _iree_compile(linalg_text(workload))
+    binary = iree_compile(linalg_text(workload), ("--iree-opt-level=O3",), install=INSTALL)
     runtime.flags.parse_flags(f"--task_topology_group_count={threads}")
     config = runtime.Config("local-sync" if threads == 1 else "local-task")
     context = runtime.SystemContext(config=config)
@@ -284,29 +280,6 @@ def _iree(workload: Workload, threads: int) -> Runner:
     params = [runtime.asdevicearray(config.device, array) for array in workload.params.values()]
     inputs = list(workload.inputs.values())
     return lambda: np.asarray(function(*inputs, *params).to_host())
-
-
-def _iree_compile(text: str) -> bytes:
-    """A module of IREE's; in a process of its own, since two copies of MLIR's bindings don't fit into one."""
-    command = [_tool("iree-compile", "iree-base-compiler"), "-", *_IREE_FLAGS]
-    try:
-        done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
-    except FileNotFoundError:
-        raise UnsupportedError(f"iree-compile isn't there: {INSTALL}") from None
-    if done.returncode:
-        raise UnsupportedError(f"iree-compile fails: {done.stderr.decode(errors='replace').strip()[:500]}")
-    return done.stdout
-
-
-def _tool(name: str, package: str) -> str:
-    """A command of a package, which PATH need not name: where the package was installed, or beside this interpreter."""
-    folders = [Path(sys.executable).parent, Path(sysconfig.get_path("scripts")), Path(sys.prefix) / "bin"]
-    try:
-        own = metadata.distribution(package)
-        folders = [Path(str(own.locate_file(file))).parent for file in own.files or () if file.name == name] + folders
-    except metadata.PackageNotFoundError:  # it may have been put there otherwise
-        pass
-    return next((str(folder / name) for folder in folders if (folder / name).is_file()), name)
 
 
 def linalg_text(workload: Workload) -> str:
@@ -329,8 +302,6 @@ def linalg_text(workload: Workload) -> str:
         module.operation.attributes["sym_name"] = ir.StringAttr.get("bench")
         return str(module)
 
-
-_IREE_FLAGS = ("--iree-hal-target-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3")
 
 _LLAMA = ("llama-cpp-python",)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-from rlx_mlir.measure.programs import executable_of, work_of
+from rlx_mlir.measure.programs import Counted, executable_of, work_of
 from rlx_mlir.measure.roofline import Roofline, measure, rounded_set
 from rlx_mlir.measure.timing import interleave
-from rlx_mlir.measure.work import ModuleWork, Work
 from rlx_mlir.models.generation import Stats
 from rlx_mlir.models.model import Model
 from rlx_mlir.models.programs import maxima
+from rlx_mlir.runtime.work import Work
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class ModelWork:
     """What a model's modules do, counted from their kernels."""
 
     def __init__(self, model: Model) -> None:
-        """Compiles both modules up to their kernels; takes less than a second."""
+        """Reads what the modules' artefacts say; compiles those up to their kernels that say nothing."""
         self._model = model
-        self._modules: dict[str, ModuleWork] = {}
+        self._modules: dict[str, Counted] = {}
 
     def _at(self, program: str, position: int, **sizes: int) -> list[tuple[Work, bool]]:
         model = self._model

@@ -15,7 +15,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost, element_bytes
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, maximum, minimum
 from rlx_mlir.mir.kept import decoded, decoded_tensor, encoded, encoded_tensor
 from rlx_mlir.mir.linalg import (
     Map,
@@ -295,36 +295,42 @@ def attention_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 
     Of keys and values, those are read that some query sees; a mask of values hides none here.
     """
-    layout, heads = python_value(op.layout), python_value(op.num_heads)
-    axis = -2 if layout in ("packed", "bhsd") else -3
-    queries, keys = sizes[op.q][axis], sizes[op.k][axis]
-    batch = sizes.count(op.q) // max(1, queries * heads * python_value(op.head_dim))
+    axis = -2 if python_value(op.layout) in ("packed", "bhsd") else -3
+    queries, keys, head_dim = sizes[op.q][axis], sizes[op.k][axis], python_value(op.head_dim)
     offset = keys - queries if op.pos is None else sizes.position
-    last = keys if op.pos is None else min(keys, offset + queries)
+    last = keys if op.pos is None else minimum(keys, offset + queries)
     kind = python_value(op.mask_kind)
-    seen, first = last * queries, 0
+    seen, first = last * queries, Size.of(0)
     if kind in ("causal", "sliding_window"):
-        ends = [min(last, max(0, offset + query + 1)) for query in range(queries)]
-        window = python_value(op.window) if kind == "sliding_window" else last
-        seen = sum(min(end, window) for end in ends)
-        first = max(0, offset + 1 - window)
-    part = max(0, last - first) / max(1, keys)
-    reads = {value: round(part * sizes.bytes(value)) for value in (op.k, op.v)}
-    return Cost(batch * heads * seen * (4 * python_value(op.head_dim) + 5), reads=reads)
+        most = last
+        if kind == "sliding_window":
+            most = minimum(last, Size.of(python_value(op.window)))
+            first = maximum(offset + 1 - python_value(op.window), first)
+        seen = _capped_sum(offset + queries, most) - _capped_sum(offset, most)
+    rows = maximum(last - first, Size.of(0))
+    reads = {value: sizes.bytes(value, without=axis) * rows for value in (op.k, op.v)}
+    heads = sizes.count(op.q, without=axis) // head_dim  # of all sequences
+    return Cost(heads * seen * (4 * head_dim + 5), reads=reads)
+
+
+def _capped_sum(count: Size, most: Size) -> Size:
+    """The sum of min(n, most) for n from 1 to count; 0 for a count below."""
+    whole = maximum(minimum(count, most), Size.of(0))
+    return whole * (whole + 1) // 2 + most * maximum(count - most, Size.of(0))
 
 
 @cost(mir.RopeOp)
 def rope_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Two products and a sum for each element; a row of the tables for each position."""
-    rows, tables = sizes[op.x][-2] if len(sizes[op.x]) > 1 else 1, (op.cos, op.sin)
-    reads = {table: min(rows * sizes[table][-1] * element_bytes(table), sizes.bytes(table)) for table in tables}
+    rows, tables = sizes[op.x][-2] if len(sizes[op.x]) > 1 else Size.of(1), (op.cos, op.sin)
+    reads = {table: minimum(rows * sizes[table][-1] * element_bytes(table), sizes.bytes(table)) for table in tables}
     return Cost(3 * sizes.count(op.x), reads=reads)
 
 
 @cost(mir.CacheUpdateOp)
 def cache_update_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """The new rows are read and written; the others stay where they are."""
-    rows, width = sizes.count(op.new) // max(1, sizes[op.new][-1]), sizes[op.cache][-1]
+    rows, width = sizes.count(op.new, without=-1), sizes[op.cache][-1]
     return Cost(
         0 if op.scheme is None else 4 * sizes.count(op.new),  # magnitude, largest, times, plus
         reads={op.cache: 0},

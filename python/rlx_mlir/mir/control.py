@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost, cost_of
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, maximum
 from rlx_mlir.mir.linalg import (
     SizeLike,
     as_index,
@@ -284,14 +285,16 @@ def region_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Evaluated:
 @cost(mir.CustomFnOp, mir.IfOp, mir.WhileOp, mir.ScanOp)
 def region_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Of a choice the dearer region, of a scan all steps; of a loop by a condition one step: nobody knows how many."""
-    operands = [tuple(map(Size.of, sizes[value])) for value in op.operation.operands]
-    shapes = {value: tuple(size.evaluate({}) for size in dims) for value, dims in inner_dims(op, operands).items()}
-    inner = Sizes(shapes, sizes.position)
-    flops = [sum(cost_of(each, inner).flops for each in region.blocks[0].operations) for region in run_regions(op)]
+    operands = [sizes[value] for value in op.operation.operands]
+    inner = Sizes(inner_dims(op, operands), sizes.position)
+    flops = [
+        sum((Size.of(cost_of(each, inner).flops) for each in region.blocks[0].operations), Size.of(0))
+        for region in run_regions(op)
+    ]
     if isinstance(op.opview, mir.IfOp | mir.CustomFnOp):
-        return Cost(max(flops))
-    steps = steps_of(op, operands).evaluate({}) if isinstance(op.opview, mir.ScanOp) else 1
-    return Cost(steps * sum(flops))
+        return Cost(reduce(maximum, flops))
+    steps = steps_of(op, operands) if isinstance(op.opview, mir.ScanOp) else 1
+    return Cost(sum(flops, Size.of(0)) * steps)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir.cost import Cost, Sizes, cost
-from rlx_mlir.mir.dims import Size, is_never_negative, maximum
+from rlx_mlir.mir.dims import Size, is_never_negative, maximum, product
 from rlx_mlir.mir.linalg import (
     SizeLike,
     as_index,
@@ -157,25 +156,25 @@ def conv2d_backward_weight(
 @cost(mir.ConvOp)
 def conv_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 for each element of the result and of the kernel of its output."""
-    return Cost(2 * sizes.count(op.result) * math.prod(sizes[op.weight][1:]))
+    return Cost(2 * sizes.count(op.result) * product(sizes[op.weight][1:]))
 
 
 @cost(mir.ConvTranspose2dOp)
 def conv_transpose2d_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 for each pixel and each element of its kernel."""
-    return Cost(2 * sizes.count(op.x) * math.prod(sizes[op.weight][1:]))
+    return Cost(2 * sizes.count(op.x) * product(sizes[op.weight][1:]))
 
 
 @cost(mir.Conv2dBackwardInputOp)
 def conv2d_backward_input_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 for each element of `dy` and of its kernel."""
-    return Cost(2 * sizes.count(op.dy) * math.prod(sizes[op.weight][1:]))
+    return Cost(2 * sizes.count(op.dy) * product(sizes[op.weight][1:]))
 
 
 @cost(mir.Conv2dBackwardWeightOp)
 def conv2d_backward_weight_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 for each element of `dy` and of its kernel."""
-    return Cost(2 * sizes.count(op.dy) * math.prod(sizes[op.result][1:]))
+    return Cost(2 * sizes.count(op.dy) * product(sizes[op.result][1:]))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

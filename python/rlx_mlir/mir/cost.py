@@ -7,23 +7,26 @@ reads and writes every byte of its operands and results once, as those do that o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rlx_mlir import ir
+from rlx_mlir.mir.dims import Size, product
 
-Shape = tuple[int, ...]
+Shape = tuple[Size, ...]
 Function = TypeVar("Function", bound="Callable[[ir.AnyOp, Sizes], Cost]")
 
 #: Element types whose width isn't in their name; `i1` is stored as a byte.
 _WIDTHS = {"i1": 1, "index": 8, "bf16": 2, "f8E4M3FN": 1, "f8E5M2": 1, "complex<f32>": 8}
 
+#: Where sequences stand that have no cache.
+_START = Size.of(0)
+
 
 @dataclass(frozen=True)
 class Cost:
-    """What an operation does at given sizes.
+    """What an operation does at given sizes, in numbers or in formulas of symbols.
 
     Attributes:
         flops: additions, multiplications and the like; those of integers in products of quantised values, too. A
@@ -32,9 +35,9 @@ class Cost:
         writes: bytes written of results that aren't written as a whole, by number.
     """
 
-    flops: int = 0
-    reads: Mapping[ir.Value, int] = field(default_factory=dict)
-    writes: Mapping[int, int] = field(default_factory=dict)
+    flops: Size | int = 0
+    reads: Mapping[ir.Value, Size | int] = field(default_factory=dict)
+    writes: Mapping[int, Size | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,18 +50,21 @@ class Sizes:
     """
 
     shapes: Mapping[ir.Value, Shape]
-    position: int = 0
+    position: Size = _START
 
     def __getitem__(self, value: ir.Value) -> Shape:
         return self.shapes[value]
 
-    def count(self, value: ir.Value) -> int:
-        """Elements of a value."""
-        return math.prod(self.shapes[value])
+    def count(self, value: ir.Value, *, without: int | None = None) -> Size:
+        """Elements of a value, or of one entry of a dimension of it."""
+        shape = list(self.shapes[value])
+        if without is not None:
+            del shape[without]
+        return product(shape)
 
-    def bytes(self, value: ir.Value) -> int:
-        """Bytes of a value; a packed weight's elements are its bytes."""
-        return self.count(value) * element_bytes(value)
+    def bytes(self, value: ir.Value, *, without: int | None = None) -> Size:
+        """Bytes of as much; a packed weight's elements are its bytes."""
+        return self.count(value, without=without) * element_bytes(value)
 
 
 #: The cost of each operation that has a function of its own, by name.

@@ -104,7 +104,7 @@ def _normalised(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray | None, eps: 
 cost(mir.FusedSwigluOp)(per_element(2))
 
 
-def _attention_block_flops(op: ir.AnyOp, sizes: Sizes) -> int:
+def _attention_block_flops(op: ir.AnyOp, sizes: Sizes) -> Size:
     """The projections, and 4 for each query, key and element of the heads."""
     (batch, length, inner), (_, three) = sizes[op.hidden], sizes[op.qkv_w]
     return batch * length * (2 * inner * three + 4 * length * three // 3 + 2 * inner * three // 3)

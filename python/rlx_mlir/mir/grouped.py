@@ -13,7 +13,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.decode import element_value
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, minimum
 from rlx_mlir.mir.linalg import as_index, converted, empty, generic, reduced, result_size, size_of
 from rlx_mlir.mir.numerics import decode_indices, narrow, widen
 from rlx_mlir.mir.packed import PackedWeight, packing_of
@@ -68,15 +68,15 @@ def _by_expert(x: np.ndarray, weights: np.ndarray, expert: np.ndarray) -> np.nda
 def grouped_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K; of the weights no more is read than each row's, nor than there is."""
     experts, k, _ = sizes[op.weight]
-    used = min(experts, sizes[op.x][0])
-    return Cost(2 * sizes.count(op.result) * k, reads={op.weight: sizes.bytes(op.weight) // max(experts, 1) * used})
+    used = minimum(experts, sizes[op.x][0])
+    return Cost(2 * sizes.count(op.result) * k, reads={op.weight: sizes.bytes(op.weight, without=0) * used})
 
 
 @cost(mir.DequantGroupedMatmulOp)
 def dequant_grouped_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K, and the weights that are used; decoding isn't counted."""
     experts = python_value(op.experts)
-    used = min(experts, sizes[op.x][0])
+    used = minimum(Size.of(experts), sizes[op.x][0])
     return Cost(
         2 * sizes.count(op.result) * sizes[op.x][1], reads={op.weight: sizes.bytes(op.weight) // experts * used}
     )

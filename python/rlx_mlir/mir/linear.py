@@ -12,7 +12,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir.cost import Cost, Sizes, cost
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.linalg import converted, reduced, result_size
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
@@ -64,7 +64,7 @@ def lora_matmul(x: np.ndarray, weight: np.ndarray, a: np.ndarray, b: np.ndarray,
 @cost(mir.DotGeneralOp)
 def dot_general_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 for each element of the result and of what is summed."""
-    summed = math.prod(sizes[op.lhs][dim] for dim in python_value(op.lhs_contracting))
+    summed = product(sizes[op.lhs][dim] for dim in python_value(op.lhs_contracting))
     return Cost(2 * sizes.count(op.result) * summed)
 
 
@@ -73,7 +73,7 @@ def lora_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Three products, the scale and the sum."""
     k, r = sizes[op.a]
     n = sizes[op.b][1]
-    rows = sizes.count(op.x) // k if k else 0
+    rows = sizes.count(op.x, without=-1)
     return Cost(rows * (2 * k * n + 2 * k * r + 2 * r * n + r + n))
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -17,7 +16,7 @@ from rlx_mlir.formats import affine
 from rlx_mlir.formats.affine import BEYOND, by_channel, round_away, to_bytes
 from rlx_mlir.mir.conv import conv, conv_dims, convolved
 from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.linalg import (
     Map,
     SizeLike,
@@ -215,7 +214,7 @@ def q_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 @cost(mir.QConv2dOp)
 def q_conv2d_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 for each element of the result and of the kernel of its output, and 4 for each result."""
-    return Cost((2 * math.prod(sizes[op.weight][1:]) + 4) * sizes.count(op.result))
+    return Cost((2 * product(sizes[op.weight][1:]) + 4) * sizes.count(op.result))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

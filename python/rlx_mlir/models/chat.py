@@ -14,7 +14,7 @@ import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import budgets
 from ..boundary import foreign_errors, required
@@ -42,10 +42,15 @@ def _raise_exception(message: object) -> None:
     raise _Refused(str(message)[:500])
 
 
-def _strftime_now(format: object) -> str:
+def date_format(format: object) -> str:
+    """A format of dates of a template; ValueError for one that is too long."""
     if len(str(format)) > _DATE:
         raise ValueError(f"a format of dates has at most {_DATE} characters")
-    return datetime.datetime.now().strftime(str(format))
+    return str(format)
+
+
+def _strftime_now(format: object) -> str:
+    return datetime.datetime.now().strftime(date_format(format))
 
 
 @cache
@@ -135,17 +140,18 @@ class ChatTemplate:
             except _Refused as error:
                 raise ChatTemplateError(f"{self._what} refuses the messages: {error}") from None
 
-    def after_answer(self, messages: Sequence[Message]) -> str:
+    def after_answer(self, messages: Sequence[Message], **variables: Any) -> str:
         """The text that goes on behind an answer: the end of the assistant's turn, ``messages``, and the start of the
         next answer. It is what stands behind an answer in a conversation, so a session that ends with one is fed it.
 
         Args:
             messages: what comes after the answer, see `render`.
+            variables: as for `render`.
 
         Raises as `render` does, and ChatTemplateError where the template doesn't write answers as they are.
         """
         before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _ANSWER}]
-        _, found, rest = self.render([*before, *self._checked(messages)]).partition(_ANSWER)
+        _, found, rest = self.render([*before, *self._checked(messages)], **variables).partition(_ANSWER)
         if not found:
             raise ChatTemplateError(f"{self._what} must write answers as they are, so that a conversation can go on")
         return rest

@@ -13,6 +13,7 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ..boundary import foreign_errors, required
 from ..checks import Option
@@ -21,6 +22,9 @@ from ..files import Json
 from ..frontends.huggingface_vocabulary import HUGGINGFACE, SETTINGS_KEY, TOKENIZER_KEY, added_tokens, ending_ids
 from ..frontends.model_file import MetadataValue
 from .tokenizer import Tokenizer, TokenType
+
+if TYPE_CHECKING:
+    import tokenizers
 
 _SPACE = "\u2581"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -32,9 +36,9 @@ class _Library:
     """The library's tokenizer of a description."""
 
     def __init__(self, document: Mapping[str, Json]) -> None:
-        tokenizers = required("tokenizers", "texts", TokenizerError)
+        library = required("tokenizers", "texts", TokenizerError)
         plain = {**document, "post_processor": None, "padding": None, "truncation": None}
-        self.tokenizer = tokenizers.Tokenizer.from_str(json.dumps(plain))
+        self.tokenizer: tokenizers.Tokenizer = library.Tokenizer.from_str(json.dumps(plain))
 
     def encode(self, text: str) -> list[int]:
         """Ids, without any that begin or end texts."""
@@ -42,7 +46,12 @@ class _Library:
 
 
 class JsonTokenizer(Tokenizer):
-    """A tokenizer of `tokenizer.json`; see `Tokenizer`."""
+    """A tokenizer of `tokenizer.json`; see `Tokenizer`.
+
+    Attributes:
+        document: the object in the file.
+        added: its added tokens.
+    """
 
     def __init__(
         self,
@@ -66,7 +75,7 @@ class JsonTokenizer(Tokenizer):
         kind, prefixed = _kind(document)
         _check_added(settings["tokenizer_config.json"], tokens)
         self._full = _Library(document)
-        self._document, self._added = document, added
+        self.document, self.added = document, added
         for token in added:
             if (number := self._full.tokenizer.token_to_id(token["content"])) != token["id"]:
                 raise TokenizerError(
@@ -87,6 +96,11 @@ class JsonTokenizer(Tokenizer):
             **options,
         )
 
+    @property
+    def library(self) -> tokenizers.Tokenizer:
+        """The library's tokenizer, which knows control tokens."""
+        return self._full.tokenizer
+
     def _encoded(self, text: str, special: bool, continued: bool) -> list[int]:
         library = self._full if special else self._backend
         if continued and self.add_space_prefix:
@@ -97,8 +111,8 @@ class JsonTokenizer(Tokenizer):
     @functools.cached_property
     def _unprefixed(self) -> tuple[_Library, _Library]:
         """The libraries without and with control tokens that put no space in front of a text."""
-        document = _without_space(self._document)
-        return _Library(_without_controls(document, self._added)), _Library(document)
+        document = _without_space(self.document)
+        return _Library(_without_controls(document, self.added)), _Library(document)
 
 
 def tokenizer_of(metadata: Mapping[str, MetadataValue], *, origin: str = "") -> Tokenizer:
@@ -119,13 +133,13 @@ def tokenizer_of(metadata: Mapping[str, MetadataValue], *, origin: str = "") -> 
         raise type(error)(f"{origin}: {error}") from error.__cause__
 
 
-def _parts(value: object) -> Iterator[Mapping[str, Json]]:
+def parts_of(value: object) -> Iterator[Mapping[str, Json]]:
     """A normalizer, pre-tokenizer or decoder, or those that it is a sequence of."""
     if not isinstance(value, dict):
         return
     for key in ("normalizers", "pretokenizers", "decoders"):
         for each in value.get(key) or ():
-            yield from _parts(each)
+            yield from parts_of(each)
     yield value
 
 
@@ -135,7 +149,7 @@ def _kind(document: Mapping[str, Json]) -> tuple[str, bool]:
     word = model.get("type", "BPE") if isinstance(model, dict) else None
     if word not in _MODELS:
         raise UnsupportedError(f"models of 'type' {shortened(word)} are not supported, known are {', '.join(_MODELS)}")
-    parts = {str(part.get("type")): part for part in _parts(document.get("decoder"))}
+    parts = {str(part.get("type")): part for part in parts_of(document.get("decoder"))}
     if "ByteLevel" in parts:
         return "gpt2", False
     pattern = parts.get("Replace", {}).get("pattern")
@@ -255,4 +269,4 @@ def _named(pair: object) -> set[str]:
     return {first, second, first + second}
 
 
-__all__ = ["JsonTokenizer", "tokenizer_of"]
+__all__ = ["JsonTokenizer", "parts_of", "tokenizer_of"]

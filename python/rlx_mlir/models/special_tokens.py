@@ -8,10 +8,23 @@ only, and mark others as plain text.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..errors import TokenizerError
 from ..frontends.model_file import MetadataValue
+
+
+class TokenType(enum.IntEnum):
+    """Kinds of tokens, numbered as in ``tokenizer.ggml.token_type``."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
 
 _PREFIX = "tokenizer.ggml."
 
@@ -77,4 +90,4 @@ def ending_ids(metadata: Mapping[str, object], size: int) -> Iterable[int]:
         yield value
 
 
-__all__ = ["ending_ids", "ending_tokens", "special_id"]
+__all__ = ["TokenType", "ending_ids", "ending_tokens", "special_id"]

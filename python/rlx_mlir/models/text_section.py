@@ -11,6 +11,8 @@ rendering messages whose contents are marks, and kept where they give what the t
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import itertools
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,13 +23,14 @@ import numpy as np
 from ..errors import BudgetError, ChatTemplateError, RlxError, UnsupportedError
 from ..frontends.model_file import MetadataValue
 from ..runtime.encoding import encode
-from .chat import ChatTemplate
-from .json_tokenizer import tokenizer_of
+from . import json_section
+from .chat import ChatTemplate, Message, date_format
+from .json_tokenizer import JsonTokenizer, tokenizer_of
 from .text_patterns import parsed
 from .tokenizer import IGNORE_MERGES, PRE_TOKENIZERS, Tokenizer, TokenType, byte_alphabet
 
-VERSION = 1
-"""Of the section."""
+VERSION = 2
+"""Of the section: 2 has rules of tokenizers, and dates of chats."""
 _SPACE = "\u2581"
 _NO_TOKEN = 0xFFFFFFFF
 #: In the type of a token: merging never makes its text.
@@ -58,13 +61,16 @@ def text_section(metadata: Mapping[str, MetadataValue]) -> bytes:
 
 def described(metadata: Mapping[str, MetadataValue]) -> list[object]:
     """The tokenizer of a vocabulary of GGUF: kind, bytes and offsets of tokens, types, merges or scores, patterns,
-    whether a piece may be a token without merging, tokens of bytes, and what begins and ends texts.
+    whether a piece may be a token without merging, tokens of bytes, what begins and ends texts, and rules of one of
+    `tokenizer.json`.
 
-    Raises TokenizerError where there is none, or a broken one, UnsupportedError for one of `tokenizer.json`.
+    Raises TokenizerError where there is none, or a broken one, UnsupportedError for what only Python does.
     """
     tokenizer = tokenizer_of(metadata)
-    if type(tokenizer) is not Tokenizer:
-        raise UnsupportedError("the model's tokenizer is a file 'tokenizer.json', which only Python reads")
+    if isinstance(tokenizer, JsonTokenizer):
+        return json_section.described(tokenizer)
+    if tokenizer.kind == "t5":
+        raise UnsupportedError("the vocabulary is one of unigrams ('t5'), which only Python reads")
     pre = metadata.get(f"{_PREFIX}pre") or "default"
     if tokenizer.kind == "gpt2":
         merges = _merges(tokenizer.tokens, metadata[f"{_PREFIX}merges"])
@@ -92,6 +98,7 @@ def described(metadata: Mapping[str, MetadataValue]) -> list[object]:
         int(tokenizer.add_bos),
         int(tokenizer.add_space_prefix),
         sorted(tokenizer.stop_ids),
+        None,
     ]
 
 
@@ -132,6 +139,39 @@ _CONTENTS = (
 )
 
 
+#: Dates with which a form is compared, beside its marks: a leap day, and one whose numbers have two digits.
+_TIMES = (datetime.datetime(2024, 2, 29, 8, 5, 9), datetime.datetime(2031, 12, 10, 23, 59, 58))
+
+
+class _Dated:
+    """A template that writes the date of one time, or marks in its place.
+
+    Attributes:
+        template: that is rendered.
+        marks: by format, what stands for the date.
+    """
+
+    def __init__(self, template: ChatTemplate, time: datetime.datetime | None = None) -> None:
+        self.template = template
+        self.marks: dict[str, str] = {}
+        self._time = time
+        self.bos_token = template.bos_token
+
+    def _date(self, format: object) -> str:
+        known = date_format(format)
+        if self._time is not None:
+            return self._time.strftime(known)
+        return self.marks.setdefault(known, f"\u2039date {len(self.marks)}\u203a")
+
+    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
+        """As of `ChatTemplate`."""
+        return self.template.render(messages, add_generation_prompt=add_generation_prompt, strftime_now=self._date)
+
+    def after_answer(self, messages: Sequence[Message]) -> str:
+        """As of `ChatTemplate`."""
+        return self.template.after_answer(messages, strftime_now=self._date)
+
+
 @dataclass(frozen=True)
 class ChatForm:
     """A chat template as fixed texts around messages.
@@ -142,6 +182,7 @@ class ChatForm:
         bos: the token that begins texts, as the template writes it; empty where there is none.
         roles: by role, the texts before and behind a content, and whether the content is trimmed.
         alternates: users' messages and answers have to take turns.
+        dates: marks that stand for the date in these texts, and the format in which it is written there.
     """
 
     start: str
@@ -150,12 +191,15 @@ class ChatForm:
     bos: str
     roles: Mapping[str, tuple[str, str, bool]]
     alternates: bool
+    dates: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, template: ChatTemplate) -> ChatForm:
         """The form of a template; UnsupportedError, which says why, where it has none."""
-        if "strftime_now" in template.source:
-            raise UnsupportedError("the chat template writes today's date, which no fixed text does")
+        return cls._of(_Dated(template))
+
+    @classmethod
+    def _of(cls, template: _Dated) -> ChatForm:
         user, assistant = _message("user"), _message("assistant")
         once, twice, thrice = (
             template.render(messages, add_generation_prompt=False)
@@ -177,9 +221,24 @@ class ChatForm:
         own = cls(start, start, asked[len(once) :], template.bos_token, roles, _alternates(template))
         own = own._with_system(template)
         own._check(template)
+        own = dataclasses.replace(own, dates=tuple((mark, format) for format, mark in template.marks.items()))
+        for time in _TIMES if own.dates else ():
+            own.at(time)._check(_Dated(template.template, time))
         return own
 
-    def _with_system(self, template: ChatTemplate) -> ChatForm:
+    def at(self, time: datetime.datetime) -> ChatForm:
+        """The form with a date in the place of marks."""
+
+        def dated(text: str) -> str:
+            for mark, format in self.dates:
+                text = text.replace(mark, time.strftime(format))
+            return text
+
+        roles = {name: (dated(before), dated(after), own) for name, (before, after, own) in self.roles.items()}
+        start, system_start, answer = map(dated, (self.start, self.system_start, self.answer))
+        return ChatForm(start, system_start, answer, self.bos, roles, self.alternates)
+
+    def _with_system(self, template: _Dated) -> ChatForm:
         """The same with the role of systems, where the template takes it for itself."""
         user = _message("user")
         try:
@@ -192,7 +251,7 @@ class ChatForm:
             return self
         # What stands before the mark is written once: it is taken as the start.
         role = ("", rest[: len(rest) - len(tail)], _trims(template, "system"))
-        return ChatForm(self.start, before, self.answer, self.bos, {**self.roles, "system": role}, self.alternates)
+        return dataclasses.replace(self, system_start=before, roles={**self.roles, "system": role})
 
     def _rendered(self, messages: Sequence[Mapping[str, str]], *, start: str | None = None, answer: str) -> str:
         has_system = bool(messages) and messages[0]["role"] == "system"
@@ -206,7 +265,7 @@ class ChatForm:
         """The text of messages, up to where an answer begins."""
         return self._rendered(messages, answer=self.answer)
 
-    def _check(self, template: ChatTemplate) -> None:
+    def _check(self, template: _Dated) -> None:
         """Raises UnsupportedError unless the form gives what the template does for a set of conversations."""
         shapes = [["user"], ["user", "assistant"], ["user", "assistant", "user"], ["user", "assistant"] * 3 + ["user"]]
         if "system" in self.roles:
@@ -230,14 +289,15 @@ class ChatForm:
     def words(self) -> list[object]:
         """As plain data."""
         roles = [[name, before, after, int(trimmed)] for name, (before, after, trimmed) in self.roles.items()]
-        return [self.start, self.system_start, self.answer, self.bos, roles, int(self.alternates)]
+        dates = [list(own) for own in self.dates]
+        return [self.start, self.system_start, self.answer, self.bos, roles, int(self.alternates), dates]
 
 
 def _message(role: str) -> dict[str, str]:
     return {"role": role, "content": _MARKS[role]}
 
 
-def _trims(template: ChatTemplate, role: str) -> bool:
+def _trims(template: _Dated, role: str) -> bool:
     """Whether spaces at both ends of a content are left out."""
     before = {"user": [], "assistant": [_message("user")], "system": []}[role]
     after = [] if role != "system" else [_message("user")]
@@ -248,7 +308,7 @@ def _trims(template: ChatTemplate, role: str) -> bool:
     return texts[0] == texts[1]
 
 
-def _alternates(template: ChatTemplate) -> bool:
+def _alternates(template: _Dated) -> bool:
     """Whether users' messages may not follow each other."""
     try:
         template.render([_message("user"), _message("user")])

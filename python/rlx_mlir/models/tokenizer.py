@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tokenizers made from the vocabulary in a GGUF file: byte-level BPE ("gpt2") and SentencePiece ("llama").
+"""Tokenizers made from the vocabulary in a GGUF file: byte-level BPE ("gpt2") and SentencePiece's ("llama", "t5").
 
 The heavy part, merging, is the `tokenizers` and `sentencepiece` libraries'. What is done here is what differs between
 them and what GGUF files mean: special tokens are cut out of the text first, the longest first, and each piece of text
@@ -10,9 +10,7 @@ a user can then never turn into one.
 from __future__ import annotations
 
 import codecs
-import enum
 import operator
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -22,19 +20,9 @@ import numpy as np
 from ..boundary import foreign_errors, required
 from ..errors import InputError, TokenizerError, shortened
 from ..frontends.model_file import MetadataValue
+from .sentence_pieces import UnigramForm, sentence_pieces
+from .special_tokens import TokenType as TokenType
 from .special_tokens import ending_ids, ending_tokens, special_id
-
-
-class TokenType(enum.IntEnum):
-    """Kinds of tokens, numbered as in ``tokenizer.ggml.token_type``."""
-
-    NORMAL = 1
-    UNKNOWN = 2
-    CONTROL = 3
-    USER_DEFINED = 4
-    UNUSED = 5
-    BYTE = 6
-
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _LLAMA3 = (
@@ -93,6 +81,10 @@ IGNORE_MERGES = frozenset({"llama-bpe"})
 _ADD_BOS = frozenset({"llama-bpe"})
 
 _SPACE = "\u2581"  # how SentencePiece writes a space
+#: What GGUF's `tokenizer.ggml.model` may be.
+KINDS = ("gpt2", "llama", "t5")
+#: Where it says whether spaces become one.
+_EXTRA = "remove_extra_whitespaces"
 
 
 class Backend(Protocol):
@@ -140,38 +132,6 @@ class _ByteLevelBpe:
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def _message(number: int, payload: bytes) -> bytes:
-    """A length-delimited protobuf field."""
-    size, length = len(payload), bytearray()
-    while size > 127:
-        length.append(size & 127 | 128)
-        size >>= 7
-    length.append(size)
-    return bytes([number << 3 | 2]) + bytes(length) + payload
-
-
-class _SentencePiece:
-    def __init__(self, tokens: Sequence[str], scores: Sequence[float], types: Sequence[int]) -> None:
-        sentencepiece = required("sentencepiece", "'llama' vocabularies", TokenizerError)
-
-        # Pieces are numbered by their position, so a vocabulary turns into a model by listing it. Types are numbered
-        # alike; only what merging may produce is NORMAL.
-        keep = {TokenType.NORMAL, TokenType.UNKNOWN, TokenType.BYTE}
-        model = bytearray()
-        for token, score, kind in zip(tokens, scores, types, strict=True):
-            piece = _message(1, token.encode()) + b"\x15" + struct.pack("<f", score)
-            model += _message(1, piece + bytes([0x18, kind if kind in keep else TokenType.CONTROL]))
-        byte_fallback = bytes([TokenType.BYTE in types])
-        model += _message(2, b"\x18\x02" + b"\x98\x02" + byte_fallback)  # model_type = BPE, byte_fallback
-        model += _message(3, _message(1, b"identity") + b"\x18\x00\x20\x00\x28\x01")  # no prefix, keep all spaces
-        self.processor = sentencepiece.SentencePieceProcessor()
-        with foreign_errors("the vocabulary is not a valid SentencePiece model", TokenizerError):
-            self.processor.LoadFromSerializedProto(bytes(model))
-
-    def encode(self, text: str) -> list[int]:
-        return list(self.processor.EncodeAsIds(text))
-
-
 class Tokenizer:
     """Text to token ids and back, for one vocabulary.
 
@@ -201,14 +161,15 @@ class Tokenizer:
         add_space_prefix: bool | None = None,
         origin: str = "",
         backend: Backend | None = None,
+        unigram: UnigramForm = UnigramForm(),  # noqa: B008 - it is frozen
     ) -> None:
         """Builds the tokenizer; `from_metadata` is the usual way.
 
         Args:
             tokens: texts of the vocabulary, by id.
-            kind: "gpt2" for byte-level BPE, "llama" for SentencePiece.
+            kind: "gpt2" for byte-level BPE, "llama" for SentencePiece's BPE, "t5" for its unigrams.
             merges: "gpt2": pairs of tokens with a space between, best first.
-            scores: "llama": a score for each token.
+            scores: "llama" and "t5": a score for each token.
             types: `TokenType` for each token; all NORMAL by default.
             pre: "gpt2": name of the pre-tokenizer.
             bos_id, eos_id: special ids.
@@ -216,12 +177,13 @@ class Tokenizer:
             add_bos, add_space_prefix: None for what is usual for the kind.
             origin: the file that all this is from, for errors.
             backend: what tokenises, in place of what `merges` or `scores` give.
+            unigram: "t5": how texts are brought to a form.
 
         Raises TokenizerError where lengths differ, an id is outside the vocabulary, or a kind is not supported.
         """
         self._origin = f"{origin}: " if origin else ""
-        if kind not in ("gpt2", "llama"):
-            raise TokenizerError(f"the tokenizer model '{kind}' is not supported, known are gpt2, llama")
+        if kind not in KINDS:
+            raise TokenizerError(f"the tokenizer model '{kind}' is not supported, known are {', '.join(KINDS)}")
         if not tokens:
             raise TokenizerError("the vocabulary is empty")
         self.kind = kind
@@ -240,7 +202,7 @@ class Tokenizer:
         self.bos_id = bos_id
         self.eos_id = eos_id
         self.add_bos = (kind == "llama" or pre in _ADD_BOS) if add_bos is None else add_bos
-        self.add_space_prefix = kind == "llama" and add_space_prefix is not False
+        self.add_space_prefix = kind != "gpt2" and add_space_prefix is not False
         self._backend: Backend
         with foreign_errors("the vocabulary can't be read", TokenizerError):
             if backend is not None:
@@ -250,7 +212,9 @@ class Tokenizer:
             else:
                 if len(scores) != len(tokens):
                     raise TokenizerError(f"there are {len(tokens)} tokens, but {len(scores)} scores")
-                self._backend = _SentencePiece(tokens, scores, self.types)
+                self._backend = sentence_pieces(
+                    tokens, scores, self.types, unigram=unigram if kind == "t5" else None, spaced=self.add_space_prefix
+                )
         cut_out = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
         special = [index for index, kind_ in enumerate(self.types) if kind_ in cut_out and self.tokens[index]]
         special.sort(key=lambda index: -len(self.tokens[index].encode()))
@@ -284,10 +248,10 @@ class Tokenizer:
         tokens = get("tokens")
         if not isinstance(kind, str) or not isinstance(tokens, list):
             raise TokenizerError(f"the file has no vocabulary: '{prefix}model' and '{prefix}tokens' are needed")
-        needed = {"gpt2": "merges", "llama": "scores"}.get(kind)
+        needed = {"gpt2": "merges", "llama": "scores", "t5": "scores"}.get(kind)
         if needed is not None and get(needed) is None:
             raise TokenizerError(f"a '{kind}' vocabulary needs '{prefix}{needed}', which the file does not have")
-        for name, kinds in (("pre", str), ("add_bos_token", bool), ("add_space_prefix", bool)):
+        for name, kinds in (("pre", str), ("add_bos_token", bool), ("add_space_prefix", bool), (_EXTRA, bool)):
             if not isinstance(get(name), kinds | None):
                 raise TokenizerError(f"'{prefix}{name}' must be a {kinds.__name__}, but is {get(name)!r}"[:200])
         scores, types, merges = get("scores"), get("token_type"), get("merges")
@@ -304,6 +268,7 @@ class Tokenizer:
             add_bos=get("add_bos_token"),
             add_space_prefix=get("add_space_prefix"),
             origin=origin,
+            unigram=UnigramForm.of(get("precompiled_charsmap"), get(_EXTRA)),
         )
 
     @property
@@ -390,7 +355,7 @@ class Tokenizer:
     def _raw_bytes(self, index: int, kind: int) -> bytes:
         text = self.tokens[index]
         if kind == TokenType.USER_DEFINED:
-            return (text.replace(_SPACE, " ") if self.kind == "llama" else text).encode()
+            return (text if self.kind == "gpt2" else text.replace(_SPACE, " ")).encode()
         if self.kind == "gpt2":
             try:
                 return bytes(_BYTE_OF[character] for character in text)

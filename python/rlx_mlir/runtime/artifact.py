@@ -24,7 +24,9 @@ from rlx_mlir.runtime import shown, sizes
 from rlx_mlir.runtime.sizes import Terms
 
 MAGIC = b"RLXMLIR\x00"
-VERSION = 10
+VERSION = 11
+#: The oldest version that is read: 11 adds what calls do.
+OLDEST = 10
 _HEADER = struct.Struct("<8sIQQ32s")
 _LENGTHS = struct.Struct("<QQ")
 
@@ -212,6 +214,9 @@ class Artifact:
     conditions: tuple[SizeCondition, ...] = ()
     #: What must hold of positions.
     positions: tuple[PositionCondition, ...] = ()
+    #: What each call reads, writes and computes, as plain data: see `rlx_mlir.runtime.work`. Empty where that wasn't
+    #: counted, as in files of version 10.
+    work: dict[str, Any] = field(default_factory=dict)
     #: What kernels call that isn't in the code.
     own: tuple[OwnCall, ...] = ()
     #: Of an entry of the cache: what its key is made of, see `rlx_mlir.runtime.cache.key_parts`.
@@ -299,7 +304,7 @@ def _header(start: bytes) -> tuple[int, int, int, bytes]:
     if len(start) < _HEADER.size:
         raise CacheError(f"an artefact has at least {_HEADER.size} bytes, but this one has {len(start)}")
     _, version, length, code_length, digest = _HEADER.unpack(start)
-    if version != VERSION:
+    if not OLDEST <= version <= VERSION:
         raise CacheError(f"not an artefact of version {VERSION}, but of {version}: compile the module again")
     budgets.check("json_bytes", length, "the artefact's description")
     return version, length, code_length, digest

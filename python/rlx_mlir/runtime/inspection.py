@@ -23,6 +23,7 @@ from rlx_mlir.runtime.container import Container, Kind, is_container
 from rlx_mlir.runtime.description import check_description
 from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.shown import machine_of, size_text
+from rlx_mlir.runtime.work import work_of
 
 __all__ = ["Finding", "check_code", "contents", "describe", "describe_artifact", "table", "verify"]
 
@@ -192,6 +193,7 @@ def check_code(artifact: Artifact) -> None:
     It may be for another machine than this one. Raises ExecutionError, which says what is wrong.
     """
     check_description(artifact)
+    work_of(artifact)
     architecture = artifact.target.get("triple", "").partition("-")[0]
     if architecture not in _MACHINES:
         raise ExecutionError(

@@ -19,7 +19,7 @@ SizeOption = Annotated[list[str] | None, typer.Option(help="SYMBOL=NUMBER: the s
 
 
 def check_against(
-    rival: Annotated[str, typer.Argument(help="Who is asked: jax, torch, or onnxruntime of .onnx files.")],
+    rival: Annotated[str, typer.Argument(help="Who is asked: jax, torch, iree, or onnxruntime of .onnx files.")],
     model: Annotated[
         str, typer.Argument(help="A .mlir file, of this compiler or of StableHLO, a .onnx file, or a model.")
     ],
@@ -33,7 +33,7 @@ def check_against(
 ) -> None:
     """Compare each operation of a module, as it is compiled, with what another library computes.
 
-    JAX and PyTorch are asked about operations, ONNX Runtime about the nodes of a file of its own.
+    JAX, PyTorch and IREE are asked about operations, ONNX Runtime about the nodes of a file of its own.
 
     Names the first one that differs, with both numbers and the line that built it. Exit status 1 where one does.
     """

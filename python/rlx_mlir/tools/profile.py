@@ -45,38 +45,51 @@ def profile(
 ) -> None:
     """Measure each kernel of a model: time, bytes, operations, and the part of the machine's limits that it reaches.
 
-    Of one module, in a .mlir, .onnx or Python file (file.py:name: a GraphModule or a function that gives one), the same
-    on random numbers; of an artefact, a .rlx file of one module, time alone.
+    Of one module, in a .mlir, .onnx or Python file (file.py:name: a GraphModule or a function that gives one), or in an
+    artefact, a .rlx file, the same on random numbers.
     """
+    from rlx_mlir.measure.plot import check_plot
+    from rlx_mlir.measure.profile import profile_model
+
+    if plot is not None:
+        check_plot(plot)
     if is_module_file(loading.model) or _is_artifact(loading.model):
-        refuse("a file of one module", {"trace": trace, "plot": plot})
         found_file = _profile_file(loading, by_symbol("size", size or []), by_symbol("maximum", maximum or []), rounds)
+        if trace is not None or plot is not None:
+            _write_pictures(found_file.profile, trace, plot)
         if as_json:
             print_json(found_file.to_dict())
         else:
             typer.echo(format_file_profile(found_file))
+            _say_written(trace, plot)
         return
     refuse("a model", {"size": size, "maximum": maximum})
-    from rlx_mlir.measure.plot import check_plot, write_plot
-    from rlx_mlir.measure.profile import profile_model
-    from rlx_mlir.measure.trace import trace as timeline
-
-    if plot is not None:
-        check_plot(plot)
     with progress() as say:
         found = profile_model(
             loading.load(say), prompt_tokens=prompt_tokens, decode=decode, rounds=rounds, progress=say
         )
+    _write_pictures(found, trace, plot)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    typer.echo(format_profile(found))
+    _say_written(trace, plot)
+
+
+def _write_pictures(found: Profile, trace: Path | None, plot: Path | None) -> None:
+    """A timeline and a plot of a profile, where they are asked for."""
+    from rlx_mlir.measure.plot import write_plot
+    from rlx_mlir.measure.trace import trace as timeline
+
     if trace is not None:
         with writing(trace):
             write_output(trace, json.dumps(timeline(found), separators=(",", ":")))
     if plot is not None:
         with writing(plot):
             write_plot(found, plot)
-    if as_json:
-        print_json(found.to_dict())
-        return
-    typer.echo(format_profile(found))
+
+
+def _say_written(trace: Path | None, plot: Path | None) -> None:
     for what, path in (("timeline", trace), ("plot", plot)):
         if path is not None:
             typer.echo(f"{what} in {path}", err=True)

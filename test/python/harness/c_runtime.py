@@ -51,6 +51,7 @@ _SESSION: dict[str, list[Any]] = {
     "feed": [ctypes.c_void_p, _SIZE],
     "feed_text": [_TEXT, _SIZE, ctypes.c_int32],
     "say": [_TEXT, _TEXT, _SIZE],
+    "date": [ctypes.c_int64],
     "step": [ctypes.c_int32],
     "logits": [ctypes.POINTER(ctypes.c_void_p), _COUNT],
     "sampling": [ctypes.POINTER(Sampling)],
@@ -175,6 +176,10 @@ class Session:
     def say(self, role: str, content: str) -> None:
         """A message."""
         self.call("say", role.encode(), content.encode(), len(content.encode()))
+
+    def date(self, seconds: int) -> None:
+        """The time whose date templates write."""
+        self.call("date", seconds)
 
     def sample(self, temperature: float, top_k: int, top_p: float, min_p: float, seed: int) -> None:
         """How tokens are chosen."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import random
 import unicodedata
@@ -337,6 +338,49 @@ def test_chats_are_put_as_the_template_does(tiny_bundle: Path, tmp_path: Path, n
             assert session.logits.tobytes() == expected.logits.tobytes()
 
 
+DATED = (
+    "{{ strftime_now('%b %Y') }}\n{% for m in messages %}"
+    "{% if m['role'] == 'assistant' %}({{ strftime_now('%y-%m-%d') }}){% endif %}{{ m['content'] + '.' }}{% endfor %}"
+    "{% if add_generation_prompt %}({{ strftime_now('%y-%m-%d') }}){% endif %}"
+)
+
+
+@pytest.mark.parametrize("seconds", [0, 1709193909, 4102444799])
+def test_dates_are_those_of_a_time(tiny_bundle: Path, tmp_path: Path, seconds: int) -> None:
+    """In the time zone of the process; what contents have in place of dates stays."""
+    metadata = {**tiny_models.vocabulary(), "tokenizer.chat_template": DATED}
+    template, tokenizer = ChatTemplate.from_metadata(metadata), Tokenizer.from_metadata(metadata)
+    assert [format for _, format in ChatForm.of(template).dates] == ["%b %Y", "%y-%m-%d"]
+    session, expected = opened(tiny_bundle, tmp_path, metadata).session(), load_model(tiny_bundle).session()
+    contents = (("user", "\u2039date 0\u203a"), ("assistant", "a"), ("user", "b"))
+    messages = [{"role": role, "content": content} for role, content in contents]
+    session.date(seconds)
+    for message in messages:
+        session.say(message["role"], message["content"])
+    time = datetime.datetime.fromtimestamp(seconds)
+    text = template.render(messages, strftime_now=time.strftime)
+    assert time.strftime("%b %Y") in text
+    expected.feed(tokenizer.tokenize(text, special=True))
+    assert session.logits.tobytes() == expected.logits.tobytes()
+
+
+def test_dates_are_of_today_by_default(tiny_bundle: Path, tmp_path: Path) -> None:
+    metadata = {**tiny_models.vocabulary(), "tokenizer.chat_template": DATED}
+    template, tokenizer = ChatTemplate.from_metadata(metadata), Tokenizer.from_metadata(metadata)
+    session, expected = opened(tiny_bundle, tmp_path, metadata).session(), load_model(tiny_bundle).session()
+    session.say("user", "a")
+    found = session.logits
+    expected.feed(tokenizer.tokenize(template.render([{"role": "user", "content": "a"}]), special=True))
+    assert found.tobytes() == expected.logits.tobytes()
+
+
+@pytest.mark.parametrize("seconds", [1 << 62, -(1 << 62)])
+def test_times_without_a_date(tiny_bundle: Path, tmp_path: Path, seconds: int) -> None:
+    metadata = {**tiny_models.vocabulary(), "tokenizer.chat_template": DATED}
+    with pytest.raises(CError, match=f"the time {seconds} has no date"):
+        opened(tiny_bundle, tmp_path, metadata).session().date(seconds)
+
+
 def test_turns_are_kept_where_the_template_wants_them(tiny_bundle: Path, tmp_path: Path) -> None:
     session = opened(tiny_bundle, tmp_path, {**tiny_models.vocabulary(), "tokenizer.chat_template": GEMMA}).session()
     with pytest.raises(CError, match="messages of users and answers in turn, but message 0 is of the role 'assistant'"):
@@ -355,7 +399,10 @@ def test_turns_are_kept_where_the_template_wants_them(tiny_bundle: Path, tmp_pat
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("{{ strftime_now('%d') }}{% for m in messages %}{{ m.content }}{% endfor %}", "writes today's date"),
+        (
+            "{{ strftime_now('%d') | int + 1 }}{% for m in messages %}{{ m.content }}{% endfor %}",
+            "fixed texts around messages",
+        ),
         (
             "{% for m in messages %}{{ m.content if loop.last else m.content | upper }}.{% endfor %}",
             "in another way where",

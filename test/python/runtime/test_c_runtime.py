@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from bundles import OPTIONS, SMALLER, rewritten, with_manifest
 from c_api import INPUT, OUTPUT, PARAMETER, CError, Memory
 from c_runtime import ENDS, FULL, GOES_ON, Opened, Session, library, verify
 from compile_harness import compile_fresh
+from descriptions import as_version_10
 
 import rlx_mlir as rlx
 from rlx_mlir import Executable, GraphModule, Model
@@ -91,6 +93,17 @@ def test_an_artefact_gives_the_bits_of_python(network: tuple[Executable, Path], 
         for name, array in expected.items():
             assert found[name].shape == array.shape
             assert found[name].tobytes() == array.tobytes()
+
+
+def test_artefacts_of_version_10_are_read(network: tuple[Executable, Path], tmp_path: Path) -> None:
+    executable, path = network
+    old = tmp_path / "old.rlx"
+    old.write_bytes(as_version_10(executable.artifact))
+    assert Opened(old).symbols() == Opened(path).symbols()
+    for version in (9, 12):
+        old.write_bytes(old.read_bytes()[:8] + struct.pack("<I", version) + old.read_bytes()[12:])
+        with pytest.raises(CError, match=f"not an artefact of version 11, but of {version}: compile the module again"):
+            Opened(old)
 
 
 def test_what_an_artefact_has_is_described(network: tuple[Executable, Path]) -> None:

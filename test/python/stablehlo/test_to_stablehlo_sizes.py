@@ -105,8 +105,33 @@ def images(m: Module) -> Any:
     return found
 
 
+def choices(m: Module) -> Any:
+    """Loops and choices whose values have symbolic sizes, or take as many steps."""
+    x, row = m.input("x", ["b", "s", 5]), m.input("row", ["s", 5])
+    go = m.input("go", [], "i1")
+    found = list(m.while_loop(lambda a: m.lt(m.sum(m.abs(a)), 400.0), lambda a: (a + a + row,), (x,), limit=5))
+    found.append(m.cond(go, lambda: m.softmax(x, 1), lambda: m.concat([x[:, 1:], x[:, :1]], 1)))
+    for reverse in (False, True):
+        carry, rows = m.scan(lambda a, each: (a + each, (a * each, m.sum(each))), row, x, reverse=reverse)
+        found += [carry, *rows]
+    steps, _ = m.scan(lambda a: (m.transpose(m.softmax(a + x, 2), [0, 1, 2]), None), x, length=3)
+    return [*found, steps]
+
+
+def caches(m: Module) -> Any:
+    """Rows that are written at the positions of each batch, into caches of symbolic sizes."""
+    cache, new, pos = m.input("cache", ["b", 20, 4]), m.input("new", ["b", "s", 4]), m.input("pos", ["b"], "i32")
+    pos = m.maximum(m.minimum(pos, 4), 0)
+    wide, rows = m.input("wide", [2, 9, "b"], "f16"), m.input("rows", [2, 2, "b"], "f16")
+    long, one = m.input("long", [1, "s", 3]), m.input("own", [1, 1, 3])
+    at = m.constant(np.array([3, 5], np.int32))
+    found = [m.cache_update(cache, new, pos), m.cache_update(wide, rows, at)]
+    return [*found, m.cache_update(long, one, m.constant(np.zeros(1, np.int32)))]
+
+
 FAMILIES: dict[str, Callable[[Module], Any]] = {
-    own.__name__: own for own in (elements, shapes, reductions, indices, products, blocks, orders, images)
+    own.__name__: own
+    for own in (elements, shapes, reductions, indices, products, blocks, orders, images, choices, caches)
 }
 
 
@@ -156,16 +181,21 @@ def test_what_is_written_is_read_again() -> None:
         compared(again.interpret(values).values(), rlx.interpret(m, values), str(sizes))
 
 
-def test_sizes_that_have_to_be_numbers_are_listed() -> None:
-    m = Module.mir("open")
-    x = m.input("x", ["n", 8])
-    double = m.while_loop(lambda a: m.lt(m.sum(a), 100.0), lambda a: a + a, x, limit=3)
-    cache, new, pos = m.input("cache", ["n", 8, 4]), m.input("new", ["n", 1, 4]), m.input("pos", ["n"], "i32")
-    m.set_outputs({"y": double, "z": m.cache_update(cache, new, pos)})
-    with pytest.raises(UnsupportedError) as caught:
-        rlx.to_stablehlo(m)
-    assert "'open' has 2 operations without a counterpart in StableHLO" in str(caught.value)
-    assert "its sizes are symbolic: give them numbers by `bind`" in str(caught.value)
+@pytest.mark.parametrize("family", ["choices", "caches"])
+def test_loops_and_caches_are_read_again(family: str) -> None:
+    """With slices that begin where a step says, of as many elements as sizes say."""
+    m = built(family)
+    again = rlx.from_stablehlo(rlx.to_stablehlo(m))
+    for sizes in SIZES:
+        values = draw(arguments(entry_function(m.ir_module)), sizes)
+        compared(again.interpret(values).values(), rlx.interpret(m, values), f"{family} at {sizes}")
+
+
+def test_slices_of_other_bounds_are_refused() -> None:
+    """Of computed bounds nothing says how many elements there are."""
+    text = rlx.to_stablehlo(built("caches")).replace('"stablehlo.add"', '"stablehlo.multiply"')
+    with pytest.raises(UnsupportedError, match="bounds that are computed when the graph runs"):
+        rlx.from_stablehlo(text)
 
 
 def test_paddings_of_images_need_their_sizes() -> None:

@@ -17,6 +17,7 @@ from test_cli import rlx
 
 import rlx_mlir
 from rlx_mlir.activations import ACTIVATIONS
+from rlx_mlir.against import iree_tools
 from rlx_mlir.errors import ExecutionError, InputError, UnsupportedError
 from rlx_mlir.measure import bench, models, rivals, shapes, workloads
 from rlx_mlir.measure.bench import Request
@@ -336,7 +337,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--model", "smollm2", "--sequences", "2", "--decode", "0"), "'--sequences' decodes, but '--decode' is 0"),
         (("--model", "smollm2", "--context", "x"), "'--context' expects positive numbers"),
         (("--model", "smollm2", "--activations", "int8,int9"), "'--activations' expects some of int8, "),
-        (("--shape", "7b-q5"), "'shape' expects a size (1b, 7b, 8b)"),
+        (("--shape", "7b-q5"), "'shape' expects a size (1b, 7b, 8b, 8x1b)"),
         (("--shape", "1b-q4_0", "--layers", "17"), "'layers' must be from 1 to those of 1b-q4_0, 16, but is 17"),
         (("--kernels", "conv"), "no workload's name begins with 'conv'"),
         (("--model", "no.gguf", "--vs", ""), "no.gguf"),
@@ -388,11 +389,11 @@ def test_tools_of_rivals_are_found_where_path_does_not_name_them(
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(scripts))
     monkeypatch.setattr("sys.prefix", str(tmp_path / "nowhere"))
     monkeypatch.setenv("PATH", "")
-    assert rivals._tool("iree-compile", "no-such-package") == "iree-compile"
+    assert iree_tools.tool("iree-compile", "no-such-package") == "iree-compile"
     (scripts / "iree-compile").touch()
-    assert rivals._tool("iree-compile", "no-such-package") == str(scripts / "iree-compile")
+    assert iree_tools.tool("iree-compile", "no-such-package") == str(scripts / "iree-compile")
     (beside / "iree-compile").touch()
-    assert rivals._tool("iree-compile", "no-such-package") == str(beside / "iree-compile")
+    assert iree_tools.tool("iree-compile", "no-such-package") == str(beside / "iree-compile")
 
 
 def test_tools_are_found_where_their_package_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,7 +404,7 @@ def test_tools_are_found_where_their_package_is(tmp_path: Path, monkeypatch: pyt
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: some-compiler\nVersion: 1.0\n")
     (information / "RECORD").write_text("../../bin/some-compile,,\nsome/module.py,,\n")
     monkeypatch.syspath_prepend(str(site))
-    assert rivals._tool("some-compile", "some-compiler") == "some-compile"
+    assert iree_tools.tool("some-compile", "some-compiler") == "some-compile"
     tool.parent.mkdir()
     tool.touch()
-    assert Path(rivals._tool("some-compile", "some-compiler")).resolve() == tool.resolve()
+    assert Path(iree_tools.tool("some-compile", "some-compiler")).resolve() == tool.resolve()

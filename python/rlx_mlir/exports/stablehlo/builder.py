@@ -103,13 +103,13 @@ class Builder:
 
     @contextmanager
     def _apart(self) -> Iterator[list[str]]:
-        """What is built inside goes into a list of lines of its own."""
-        around, self.lines, indent = self.lines, [], self._indent
-        self._indent += "  "
+        """What is built inside goes into a list of lines of its own; sizes that it finds are known there alone."""
+        around, self.lines, indent, sizes = self.lines, [], self._indent, self._sizes
+        self._indent, self._sizes = self._indent + "  ", dict(sizes)
         try:
             yield self.lines
         finally:
-            self.lines, self._indent = around, indent
+            self.lines, self._indent, self._sizes = around, indent, sizes
 
     def region(
         self, types: Sequence[tuple[Sequence[Dim], str]], build: Callable[..., Sequence[Tensor]]

@@ -188,7 +188,7 @@ def _check(name: str, function: ir.Operation, dims: Mapping[ir.Value, Dims]) -> 
 
 
 def _of_symbols(function: ir.Operation, dims: Mapping[ir.Value, Dims]) -> list[tuple[ir.Operation, str]]:
-    """The operations whose sizes can't be symbolic as they are, each with why."""
+    """The operations whose sizes aren't made of the arguments', each with why."""
     found = []
     for op in (each.operation for each in body(function).operations):
         sizes = [plain(size) for value in (*op.operands, *op.results) for size in dims.get(value, ())]
@@ -196,8 +196,6 @@ def _of_symbols(function: ir.Operation, dims: Mapping[ir.Value, Dims]) -> list[t
             continue
         if any(isinstance(size, Size) and not is_known(size) for size in sizes):
             found.append((op, "its sizes depend on data"))
-        elif op.name in HANDLERS and operators.needs_numbers(op.name, HANDLERS[op.name]):
-            found.append((op, "its sizes are symbolic: give them numbers by `bind`"))
     return found
 
 

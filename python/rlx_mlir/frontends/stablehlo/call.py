@@ -47,6 +47,8 @@ class Building(Protocol):
 
     def note(self, value: ir.Value, entry: Entry, /) -> None: ...
 
+    def find(self, value: ir.Value, /) -> Entry | None: ...
+
 
 def element_dtype(type: ir.Type) -> np.dtype:
     """The element type of a tensor type; refused where values of graphs can't have it.

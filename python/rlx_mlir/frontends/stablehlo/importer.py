@@ -127,7 +127,7 @@ class Importer:
         own.update(zip(op.results, found, strict=True))
 
     def _built(self, op: ir.Operation) -> Sequence[Entry]:
-        operands = [self._find(value) for value in op.operands]
+        operands = [self.find(value) for value in op.operands]
         name = name_of(op)
         if name not in HANDLERS and name not in FOLDS:
             raise Refused("")
@@ -151,7 +151,7 @@ class Importer:
             raise Refused("operands that are computed when the graph runs")
         return list(found) if isinstance(found, list | tuple) else [found]  # type: ignore[list-item]
 
-    def _find(self, value: ir.Value) -> Entry | None:
+    def find(self, value: ir.Value) -> Entry | None:
         own = self._entries[-1]
         if value not in own:
             raise StablehloError("an operation reads a value that isn't there")

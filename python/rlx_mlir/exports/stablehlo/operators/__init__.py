@@ -2,6 +2,6 @@
 """Writers of operations by family: importing this package fills the table."""
 
 from . import blocks, control, elementwise, images, products, shapes
-from .shared import REFUSALS, needs_numbers
+from .shared import REFUSALS
 
-__all__ = ["REFUSALS", "blocks", "control", "elementwise", "images", "needs_numbers", "products", "shapes"]
+__all__ = ["REFUSALS", "blocks", "control", "elementwise", "images", "products", "shapes"]

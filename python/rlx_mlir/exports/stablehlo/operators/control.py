@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from rlx_mlir.exports.stablehlo.builder import Writing
+from rlx_mlir.exports.stablehlo.operators.shapes import window
+from rlx_mlir.exports.stablehlo.operators.shared import looped
 from rlx_mlir.exports.stablehlo.registry import writes
-from rlx_mlir.exports.stablehlo.tensors import Tensor
-
-
-def _type(value: Tensor) -> tuple[tuple[int, ...], str]:
-    return value.sizes, value.word
+from rlx_mlir.exports.stablehlo.tensors import Tensor, is_static, plain
+from rlx_mlir.mir.dims import Size
 
 
 @writes("custom_fn")
@@ -48,16 +47,7 @@ def _while(
         found = w.block(body, values[: count + own])
         return [*found, *values[count : count + own], w.add(values[-1], 1)]
 
-    return _looped(w, carried, holds, step)[:count]
-
-
-def _looped(
-    w: Writing, carried: Sequence[Tensor], holds: Callable[..., list[Tensor]], step: Callable[..., list[Tensor]]
-) -> list[Tensor]:
-    types = [_type(value) for value in carried]
-    regions = [w.region(types, build)[0] for build in (holds, step)]
-    found: list[Tensor] = w.ops("while", carried, types, "", regions)
-    return found
+    return looped(w, carried, holds, step)[:count]
 
 
 @writes("scan")
@@ -72,7 +62,7 @@ def _scan(
     checkpoints: int | None = None,
 ) -> list[Tensor]:
     (body,), types = w.blocks, w.types
-    steps = length if length is not None else xs[0].sizes[0]
+    steps = length if length is not None else xs[0].shape[0]
     count = len(inits)
     stacked = [w.spread(_zero(w, word), shape) for shape, word in types[count:]]
     carried = [w.constant(np.asarray(0, np.int32), "i32"), *inits, *stacked, *xs, *captures]
@@ -83,12 +73,12 @@ def _scan(
 
     def step(*values: Tensor) -> list[Tensor]:
         state, stack, rows, own = parts(values)
-        at = w.sub(w.number(steps - 1, values[0]), values[0]) if reverse else values[0]
+        at = w.sub(w.extent(plain(Size.of(steps) - 1)), values[0]) if reverse else values[0]
         given = w.block(body, [*state, *(_entry(w, row, at) for row in rows), *own])
         following = [_written(w, each, new, at) for each, new in zip(stack, given[count:], strict=True)]
         return [w.add(values[0], 1), *given[:count], *following, *rows, *own]
 
-    found = _looped(w, carried, lambda *values: [w.compare("lt", values[0], steps)], step)
+    found = looped(w, carried, lambda *values: [w.compare("lt", values[0], w.extent(steps))], step)
     return found[1 : 1 + count + len(stacked)]
 
 
@@ -103,6 +93,8 @@ def _starts(w: Writing, at: Tensor, rank: int) -> list[Tensor]:
 def _entry(w: Writing, rows: Tensor, at: Tensor) -> Tensor:
     """One entry along the first dimension."""
     sizes = (1, *rows.shape[1:])
+    if not is_static(sizes):
+        return w.reshape(window(w, rows, at, sizes, 0), rows.shape[1:])
     attributes = f"slice_sizes = array<i64: {', '.join(map(str, sizes))}>"
     found = w.op("dynamic_slice", [rows, *_starts(w, at, rows.rank)], sizes, rows.word, attributes)
     return w.reshape(found, rows.shape[1:])

@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.exports.stablehlo.builder import SIZES, Writing, numbers
+from rlx_mlir.exports.stablehlo.operators.shared import looped
 from rlx_mlir.exports.stablehlo.registry import writes
 from rlx_mlir.exports.stablehlo.tensors import Dim, Tensor, is_static, numbers_of, plain
 from rlx_mlir.mir.dims import Size, followed, maximum, minimum
@@ -94,19 +95,22 @@ def _starts(w: Writing, start: Tensor, rank: int, axis: int) -> list[Tensor]:
 def _dynamic_slice(w: Writing, x: Tensor, start: Tensor, *like: Tensor, axis: int, **_: object) -> Tensor:
     shape = w.types[0][0]
     if not is_static(shape):
-        return _window(w, x, start, shape, axis)
+        return window(w, x, start, shape, axis)
     attributes = f"slice_sizes = {numbers(numbers_of(shape))}"
     return w.op("dynamic_slice", [x, *_starts(w, start, x.rank, axis)], shape, x.word, attributes)
 
 
-def _window(w: Writing, x: Tensor, start: Tensor, shape: Sequence[Dim], axis: int) -> Tensor:
-    """A slice whose sizes are made of symbols, moved to where it is in x."""
+def window(w: Writing, x: Tensor, start: Tensor, shape: Sequence[Dim], axis: int) -> Tensor:
+    """A slice whose sizes are made of symbols, moved to where it is in x.
+
+    Its end is a sum of its begin and its sizes: tools that know these see so how large it is, wherever it begins.
+    """
     last = w.extent(plain(Size.of(x.shape[axis]) - shape[axis]))
     first = w.binary("maximum", w.binary("minimum", w.cast(w.reshape(start, ()), SIZES), last), 0)
-    begin = [first if at == axis else w.extent(0) for at in range(x.rank)]
-    end = [w.add(own, w.extent(size)) for own, size in zip(begin, shape, strict=True)]
-    places = [w.concat([w.reshape(own, (1,)) for own in each], 0) for each in (begin, end)]
-    return w.op("real_dynamic_slice", [x, *places, w.extents([1] * x.rank)], shape, x.word)
+    starts = [w.reshape(first if at == axis else w.extent(0), (1,)) for at in range(x.rank)]
+    begin = w.concat(starts, 0)
+    end = w.add(begin, w.extents(shape))
+    return w.op("real_dynamic_slice", [x, begin, end, w.extents([1] * x.rank)], shape, x.word)
 
 
 @writes("dynamic_update_slice")
@@ -117,12 +121,32 @@ def _dynamic_update_slice(w: Writing, x: Tensor, update: Tensor, start: Tensor, 
 @writes("cache_update")
 def _cache_update(w: Writing, cache: Tensor, new: Tensor, pos: Tensor) -> Tensor:
     new = w.cast(new, cache.word)
+    batches = cache.shape[0]
+    if isinstance(batches, Size) or not is_static(new.shape):
+        return _cache_update_in_turn(w, cache, new, pos)
     rows = []
-    for batch in range(cache.sizes[0]):
+    for batch in range(batches):
         own, at = (w.cut(value, 0, batch, batch + 1) for value in (cache, pos))
         update = w.cut(new, 0, batch, batch + 1)
         rows.append(w.op("dynamic_update_slice", [own, update, *_starts(w, at, cache.rank, 1)], own.shape, own.word))
     return w.concat(rows, 0) if len(rows) > 1 else rows[0]
+
+
+def _cache_update_in_turn(w: Writing, cache: Tensor, new: Tensor, pos: Tensor) -> Tensor:
+    """The same, one batch after the other."""
+
+    def step(batch: Tensor, own: Tensor) -> list[Tensor]:
+        at = w.reshape(window(w, pos, batch, (1,), 0), ())
+        update = window(w, new, batch, (1, *new.shape[1:]), 0)
+        zero = w.number(0, at)
+        starts = [w.cast(batch, at.word), at, *[zero] * (cache.rank - 2)]
+        return [
+            w.add(batch, 1),
+            w.op("dynamic_update_slice", [own, update, *starts], cache.shape, cache.word),
+        ]
+
+    first = w.constant(np.asarray(0, np.int32), SIZES)
+    return looped(w, [first, cache], lambda batch, _: [w.compare("lt", batch, w.extent(cache.shape[0]))], step)[1]
 
 
 # Indices --------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What writers say of uses of operations that they don't write."""
+"""What writers of several families share: loops, and what is said of uses of operations that aren't written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir.attributes import PythonValue
+from rlx_mlir.exports.stablehlo.builder import Writing
+from rlx_mlir.exports.stablehlo.tensors import Tensor
 
 #: By the name of an operation: of its attributes, why it isn't written; '' where it is.
 REFUSALS: dict[str, Callable[[Mapping[str, PythonValue]], str]] = {}
@@ -24,15 +26,18 @@ def _of_blocks(attributes: Mapping[str, PythonValue]) -> str:
     return "a cache of blocks" if "scheme" in attributes else ""
 
 
-#: Operations that aren't written of symbolic sizes; neither are those of the family of control flow.
-STATIC = frozenset({"mir.cache_update"})
-_STATIC_FAMILIES = ("control",)
-
-
-def needs_numbers(name: str, handler: Callable[..., object]) -> bool:
-    """Whether an operation is written of sizes that are numbers alone."""
-    return name in STATIC or handler.__module__.rpartition(".")[2] in _STATIC_FAMILIES
-
-
 REFUSALS |= {f"mir.{name}": _of_groups for name in ("conv_transpose2d", "conv2d_backward_weight")}
 REFUSALS |= {"mir.attention": _of_schemes, "mir.cache_update": _of_blocks}
+
+
+def looped(
+    w: Writing,
+    carried: Sequence[Tensor],
+    holds: Callable[..., Sequence[Tensor]],
+    step: Callable[..., Sequence[Tensor]],
+) -> list[Tensor]:
+    """What is carried, once a condition of it doesn't hold any more, and steps were taken as long as it did."""
+    types = [(value.shape, value.word) for value in carried]
+    regions = [w.region(types, build)[0] for build in (holds, step)]
+    found: list[Tensor] = w.ops("while", carried, types, "", regions)
+    return found

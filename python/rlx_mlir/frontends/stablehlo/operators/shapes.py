@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rlx_mlir import ir
 from rlx_mlir.frontends.tensors import plain
 from rlx_mlir.hir import Value
 from rlx_mlir.mir.dims import Size
@@ -156,8 +157,25 @@ def _slice(call: Call) -> Entry:
 
 @operator("real_dynamic_slice")
 def _real_dynamic_slice(call: Call) -> Entry:
+    if not is_known(call.operands[1]) and (lengths := _lengths(call)) is not None:
+        begin = call.value(1)
+        own = [call.m.reshape(call.m.narrow(begin, 0, axis, 1), []) for axis in range(len(lengths))]
+        return _taken(call, call.value(0), own, lengths)
     starts, limits = call.sizes(1, "bounds"), call.sizes(2, "bounds")
     return _cut(call, starts, limits, call.known_ints(3, "steps"))
+
+
+def _lengths(call: Call) -> list[Size] | None:
+    """The sizes of a slice whose end is the sum of its begin, which is computed, and of these; None of another one."""
+    begin, end = call.op.operands[1], call.op.operands[2]
+    op = None if isinstance(end.owner, ir.Block) else end.owner.operation
+    if op is None or op.name != "stablehlo.add" or any(step != 1 for step in call.known_ints(3, "steps")):
+        return None
+    for one, other in (op.operands, list(op.operands)[::-1]):
+        entry = call.importer.find(other)
+        if one == begin and entry is not None and is_known(entry):
+            return as_sizes(entry)
+    return None
 
 
 def _cut(call: Call, starts: Sequence[Size], limits: Sequence[Size], steps: Sequence[int]) -> Entry:

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "added_tokens.h"
+
+#include "runtime/utf8.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rlx::runtime::library {
+namespace {
+
+/// Unicode's spaces, as `\s` of expressions has them.
+bool isSpace(uint32_t code) {
+  return (code >= 9 && code <= 13) || code == 0x20 || code == 0x85 || code == 0xa0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
+/// Where the spaces that a text begins with end.
+size_t spacesBegin(std::string_view text) {
+  uint32_t code = 0;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t count = readUtf8(text, at, code);
+    if (count == 0 || !isSpace(code))
+      break;
+    at += count;
+  }
+  return at;
+}
+
+/// Where the spaces that a text ends with begin.
+size_t spacesEnd(std::string_view text) {
+  uint32_t code = 0;
+  size_t end = text.size();
+  while (end > 0) {
+    size_t at = end - 1;
+    while (at > 0 && (uint8_t(text[at]) & 0xc0) == 0x80)
+      --at;
+    if (readUtf8(text, at, code) == 0 || !isSpace(code))
+      break;
+    end = at;
+  }
+  return end;
+}
+
+} // namespace
+
+void AddedTokens::add(std::string text, int32_t id, bool control, bool left, bool right) {
+  if (text.empty())
+    return;
+  std::vector<size_t> &known = sizes[uint8_t(text[0])];
+  const auto place =
+      std::lower_bound(known.begin(), known.end(), text.size(), std::greater<size_t>());
+  if (place == known.end() || *place != text.size())
+    known.insert(place, text.size());
+  tokens.insert_or_assign(std::move(text), Token{id, control, left, right});
+}
+
+const AddedTokens::Token *AddedTokens::longestAt(std::string_view text, size_t at,
+                                                 bool withControls, size_t &size) const {
+  for (size_t own : sizes[uint8_t(text[at])]) {
+    if (own > text.size() - at)
+      continue;
+    const auto found = tokens.find(std::string(text.substr(at, own)));
+    if (found == tokens.end() || (found->second.control && !withControls))
+      continue;
+    size = own;
+    return &found->second;
+  }
+  return nullptr;
+}
+
+std::vector<Fragment> AddedTokens::cut(std::string_view text, bool withControls) const {
+  std::vector<Fragment> fragments;
+  size_t begin = 0; // of what no token has taken
+  for (size_t at = 0; at < text.size();) {
+    size_t size = 0;
+    const Token *token = longestAt(text, at, withControls, size);
+    if (!token) {
+      ++at;
+      continue;
+    }
+    size_t first = at, last = at + size;
+    at = last;
+    if (token->left)
+      first = std::max(begin, spacesEnd(text.substr(0, first)));
+    if (token->right)
+      last += spacesBegin(text.substr(last));
+    if (begin < first)
+      fragments.push_back({text.substr(begin, first - begin), -1});
+    fragments.push_back({text.substr(first, last - first), token->id});
+    begin = last;
+  }
+  if (begin < text.size())
+    fragments.push_back({text.substr(begin), -1});
+  return fragments;
+}
+
+} // namespace rlx::runtime::library

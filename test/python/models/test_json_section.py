@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tokenizers of `tokenizer.json` in bundles: ids of librlx_runtime.so are those of the library `tokenizers`."""
+
+from __future__ import annotations
+
+import json
+import random
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_models
+from bundles import rewritten
+from c_api import CError
+from c_runtime import Opened
+from descriptions import Change, set_at
+from test_json_tokenizer import MADE, byte_level, pieces, read, write
+from test_text_section import PARTS, PLAIN, SAMPLE, compare, opened, texts
+from tokenizers import AddedToken, Tokenizer, normalizers
+
+from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.frontends.huggingface import FolderMetadata
+from rlx_mlir.models import json_section
+from rlx_mlir.models.bundle import TEXT
+from rlx_mlir.models.chat import ChatTemplate
+from rlx_mlir.models.json_tokenizer import JsonTokenizer
+from rlx_mlir.models.normal_form import tables
+from rlx_mlir.models.text_section import ChatForm
+from rlx_mlir.models.text_section import described as described_text
+from rlx_mlir.runtime.encoding import encode
+
+_QWEN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+
+
+def _split(pattern: dict[str, str]) -> dict[str, Any]:
+    return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+
+
+def _steps(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Sequence", "pretokenizers": list(steps)}
+
+
+def _qwen(document: dict[str, Any]) -> None:
+    """As of Qwen: composed texts, pieces by an expression."""
+    document["normalizer"] = {"type": "NFC"}
+    document["pre_tokenizer"] = _steps(_split({"Regex": _QWEN}), _BYTES)
+
+
+def _digits(document: dict[str, Any]) -> None:
+    digits = {"type": "Digits", "individual_digits": True}
+    document["pre_tokenizer"] = _steps(digits, {**_BYTES, "use_regex": True})
+
+
+def _runs(document: dict[str, Any]) -> None:
+    """Runs of digits and of punctuation, and a text to cut at; whole pieces are tokens where there are some."""
+    steps = ({"type": "Digits", "individual_digits": False}, {"type": "Punctuation", "behavior": "Contiguous"})
+    document["pre_tokenizer"] = _steps(*steps, _split({"String": ". "}), _BYTES)
+    document["model"]["ignore_merges"] = True
+
+
+def _alone(document: dict[str, Any]) -> None:
+    """Each mark of punctuation is a piece; merges are texts, as older files have them."""
+    document["pre_tokenizer"] = _steps({"type": "Punctuation", "behavior": "Isolated"}, _BYTES)
+    model = document["model"]
+    model["merges"] = [own if isinstance(own, str) else " ".join(own) for own in model["merges"]]
+
+
+def _without_bytes(document: dict[str, Any]) -> None:
+    document["model"] |= {"byte_fallback": False, "fuse_unk": False}
+
+
+def _fused(document: dict[str, Any]) -> None:
+    document["model"] |= {"byte_fallback": False, "fuse_unk": True}
+
+
+def _composed(document: dict[str, Any]) -> None:
+    document["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}, document["normalizer"]]}
+
+
+_KINDS: dict[str, tuple[str, Change | None]] = {
+    **{name: (name, None) for name in MADE if name != "unigram"},
+    "qwen": ("byte-level", _qwen),
+    "digits": ("byte-level", _digits),
+    "runs": ("byte-level", _runs),
+    "alone": ("byte-level", _alone),
+    "unknown": ("gemma", _without_bytes),
+    "fused": ("normalizer", _fused),
+    "composed": ("gemma", _composed),
+}
+#: Users' tokens and control tokens that take spaces, are within others, or are found in composed texts.
+_ADDED = (
+    *(AddedToken("<|left|>", lstrip=True, special=True), AddedToken("<|right|>", rstrip=True, special=True)),
+    *(AddedToken("<both>", lstrip=True, rstrip=True, normalized=False), AddedToken("<bo", normalized=False)),
+    *(
+        AddedToken("caf\u00e9", normalized=True),
+        AddedToken("<to", normalized=True),
+        AddedToken("\n\n", normalized=False),
+    ),
+)
+_ADDED_TEXTS = (
+    "<|left|>",
+    "<|right|>",
+    "<both>",
+    "<bo",
+    "cafe\u0301",
+    "caf\u00e9",
+    "<to",
+    "<tool>",
+    "<s>",
+    "</s>",
+    "\n\n",
+)
+
+
+def _made(name: str) -> dict[str, Any]:
+    """The description of a kind, with more tokens."""
+    base, change = _KINDS[name]
+    document = json.loads(MADE[base]().to_str())
+    if change is not None:
+        change(document)
+    made = Tokenizer.from_str(json.dumps(document))
+    made.add_tokens(list(_ADDED))
+    found: dict[str, Any] = json.loads(made.to_str())
+    return found
+
+
+def _cases(seed: int, count: int) -> list[str]:
+    """Texts with those tokens in them, and with letters whose marks are in any order."""
+    rng, found = random.Random(seed), texts(seed, count)
+    marks = [chr(code) for code in range(0x300, 0x370)] + ["\u0323", "\u0327", "\u05b0", "\u0e38", "\u3099", "\u0344"]
+    while len(found) < 2 * count:
+        parts = [
+            rng.choice(
+                (rng.choice(_ADDED_TEXTS), rng.choice(PARTS), " ", rng.choice("aeioukAE\u1100\u1161\u11a8\uac00\u304b"))
+            )
+            + "".join(rng.choices(marks, k=rng.choice((0, 0, 1, 2, 4))))
+            for _ in range(rng.randint(1, 10))
+        ]
+        found.append("".join(parts))
+    return found
+
+
+@pytest.mark.parametrize("name", _KINDS)
+def test_ids_are_those_of_the_library(tiny_bundle: Path, tmp_path: Path, name: str) -> None:
+    document = _made(name)
+    folder = write(tmp_path / "f", document, bos_token="<s>")
+    tokenizer = read(folder)
+    own = opened(tiny_bundle, tmp_path, FolderMetadata(folder, {}))
+    compare(own, tokenizer, [*_cases(1, 150), *_ADDED_TEXTS])
+    made = Tokenizer.from_str(json.dumps(document))
+    for text in _cases(2, 20):
+        assert own.tokenize(text, 3) == made.encode(text, add_special_tokens=False).ids, repr(text)
+
+
+def test_texts_are_composed_as_the_library_does(tiny_bundle: Path, tmp_path: Path) -> None:
+    """Of every character, alone and behind a letter with a mark: its pieces say what it has become."""
+    folder = write(tmp_path / "f", _made("qwen"), bos_token="<s>")
+    tokenizer = read(folder)
+    own = opened(tiny_bundle, tmp_path, FolderMetadata(folder, {}))
+    rng = random.Random(0)
+    parted = [chr(code) for code in range(0x110000) if unicodedata.decomposition(chr(code))[:1] not in ("", "<")]
+    marks = [chr(code) for code in range(0x110000) if unicodedata.combining(chr(code))]
+    for _ in range(60):
+        text = "".join(
+            rng.choice((rng.choice(parted), rng.choice("aeAk"))) + "".join(rng.choices(marks, k=2)) for _ in range(40)
+        )
+        assert own.tokenize(text) == tokenizer.tokenize(text), repr(text)
+
+
+def test_tables_compose_every_character() -> None:
+    """Parts that are put together are the character again, or what the library makes of it."""
+    parts, compositions, _ = tables()
+    assert len(parts) > 8000
+    assert len(compositions) > 3 * 4 * 900
+    assert normalizers.NFC().normalize_str("e\u0301") == "\u00e9"
+
+
+def _refused(change: Change, base: Callable[[], Any]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(base().to_str())
+    change(document)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("change", "base", "message"),
+    [
+        (set_at("normalizer", to={"type": "Lowercase"}), byte_level, "the normalizer is {'type': 'Lowercase'}"),
+        (set_at("normalizer", to={"type": "NFKC"}), byte_level, "the normalizer is {'type': 'NFKC'}"),
+        (set_at("pre_tokenizer", to={**_BYTES, "add_prefix_space": True}), byte_level, "the pre-tokenizer is"),
+        (set_at("pre_tokenizer", to=_split({"Regex": "a"})), byte_level, "don't become bytes at last"),
+        (set_at("pre_tokenizer", to=_steps(_BYTES, _split({"Regex": "a"}))), byte_level, "goes on behind 'ByteLevel'"),
+        (set_at("pre_tokenizer", to=_steps(_split({"Regex": "(?<=a)b"}), _BYTES)), byte_level, "the pattern "),
+        (set_at("model", "end_of_word_suffix", to="</w>"), byte_level, "the model has 'end_of_word_suffix'"),
+        (set_at("added_tokens", 0, "single_word", to=True), byte_level, "a word alone"),
+        (set_at("normalizer", to=None), lambda: pieces("gemma"), "spaces don't become U"),
+        (lambda _: None, MADE["unigram"], "the model is of 'type' 'Unigram'"),
+    ],
+)
+def test_what_only_python_does_is_said(
+    tiny_bundle: Path, tmp_path: Path, change: Change, base: Callable[[], Any], message: str
+) -> None:
+    """The bundle takes ids then."""
+    folder = write(tmp_path / "f", _refused(change, base), bos_token="<s>")
+    tokenizer = read(folder)
+    assert isinstance(tokenizer, JsonTokenizer)
+    with pytest.raises(UnsupportedError) as raised:
+        json_section.described(tokenizer)
+    assert message in str(raised.value)
+    with pytest.raises(CError, match="texts can't become ids of tokens: "):
+        opened(tiny_bundle, tmp_path, FolderMetadata(folder, {})).tokenize(SAMPLE)
+
+
+def test_sections_of_version_1_are_read(tiny_bundle: Path, tmp_path: Path) -> None:
+    """They have neither rules nor dates."""
+    metadata = {**tiny_models.vocabulary(), "tokenizer.chat_template": PLAIN}
+    words = ChatForm.of(ChatTemplate(PLAIN)).words
+    section = encode([1, described_text(metadata)[:-1], words[:-1]])
+    old = Opened(rewritten(tiny_bundle, tmp_path / "old.rlx", lambda content: content.update({TEXT: section})))
+    new = opened(tiny_bundle, tmp_path, metadata)
+    assert old.tokenize(SAMPLE) == new.tokenize(SAMPLE)
+    old.session().say("user", "Hi")
