@@ -69,7 +69,7 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
     groups = -(-spec.n // ring.rows)
     with em.kernel(name, parameters_of(spec), 32 * (config.warps + 1)) as values:
         em.launch_dependents()
-        task = Task(em, spec, config, values)
+        task = Task(em, spec, config.tile, config.lanes, values)
         warp, lane = em.warp(), em.lane()
         memory = em.shared()
 
