@@ -18,6 +18,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, with_elemen
 from rlx_mlir.codegen.specs import GroupedSpec, PackedGroupedSpec
 
 from . import UnsupportedByTemplate
+from .gather import entry_of
 from .kernel import Scratch, add_products, row_tiles, write_kernel
 from .registry import Generator
 from .target import Target, rounded
@@ -41,9 +42,6 @@ STEPS = 4
 
 AHEAD = 8
 """Rows of a weight that are asked for before they are read: each is in another page, where nothing foresees them."""
-
-#: Beyond the number of any expert, and an f32.
-_FAR = float(1 << 62)
 
 
 def emit_grouped(name: str, spec: GroupedSpec, target: Target) -> str:
@@ -80,21 +78,9 @@ def list_rows(em: Emitter, chosen: Value, sizes: tuple[Index, Index], expert: In
     own = em.cast("arith.index_cast", em.index(expert), "i64")
     with em.loop(0, sizes[0], 1, em.index(0), hint="row") as row:
         em.store(em.cast("arith.index_cast", row.iv, "i64"), rows, [row.carry])
-        is_own = em.cmpi("eq", _chosen(em, chosen, row.iv, sizes[1]), own)
+        is_own = em.cmpi("eq", entry_of(em, em.load(chosen, [row.iv]), sizes[1]), own)
         row.yield_(em.select(is_own, row.carry + 1, row.carry))
     return row.result
-
-
-def _chosen(em: Emitter, chosen: Value, row: Value, experts: Index) -> Value:
-    """The expert of a row, i64: without its fraction, one of those that there are; NaN is 0."""
-    kind, index = element_of(chosen.type), em.load(chosen, [row])
-    if kind == "f32":
-        positive = em.select(em.cmpf("ogt", index, 0.0), index, 0.0)
-        index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
-    elif kind != "i64":
-        index = em.cast("arith.extsi", index, "i64")
-    last = em.cast("arith.index_cast", em.index(experts), "i64") - 1
-    return em.binary("arith.maxsi", em.binary("arith.minsi", index, last), 0)
 
 
 class _Grouped:
