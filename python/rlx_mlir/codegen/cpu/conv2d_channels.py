@@ -150,10 +150,7 @@ class _Convolution(Convolution):
             elif self.inputs > 1:
                 old = em.vload(data, [0, place], self.type)
             total = repeated(em, (0, down), unrolled, old, along)
-            if mask is None:
-                em.vstore(total, data, [0, place])
-            else:
-                em.masked_store(total, data, [0, place], mask)
+            em.vstore(total, data, [0, place], mask)
 
         whole = sizes[1] if self.inputs == 1 else sizes[1] // self.lanes * self.lanes
         with em.loop(0, sizes[0], hint="row") as row:

@@ -150,10 +150,8 @@ class _Row:
         own = self._one("exp", self._of_label(label) - em.extract(self._top, 0))
 
         def keep(k: Index, value: Value, mask: Value | None) -> None:
-            if kept and mask is None:
-                em.vstore(value, out, [row, k])
-            elif kept and mask is not None:
-                em.masked_store(value, out, [row, k], mask)
+            if kept:
+                em.vstore(value, out, [row, k], mask)
 
         total = self._sum(keep)
         sums, factor = em.broadcast(total, self._type), em.broadcast(d_loss, self._type)
@@ -165,7 +163,7 @@ class _Row:
         with em.loop(self._whole, self.count, self._lanes, hint="k") as rest:
             k, mask = rest.iv, em.mask(self.count - rest.iv, self._lanes)
             if kept:
-                value = em.masked_load(out, [row, k], mask, em.zero(self._type))
+                value = em.vload(out, [row, k], self._type, mask)
             else:
                 value = self._exp(self._load_some(k, mask, 0.0))
             em.masked_store(rounded(em, self._target, value / sums * factor, element), out, [row, k], mask)

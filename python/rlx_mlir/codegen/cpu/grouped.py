@@ -133,9 +133,7 @@ class _Grouped:
     def _weight(self, expert: Index, k: Index, column: Index) -> Value:
         """A vector of the weight, as f32; zeros beyond N."""
         em, type = self.em, with_element(self.type, element_of(self.weight.type))
-        if (mask := self._mask(column)) is None:
-            return self.target.widen(em, em.vload(self.weight, [expert, k, column], type))
-        return self.target.widen(em, em.masked_load(self.weight, [expert, k, column], mask, em.zero(type)))
+        return self.target.widen(em, em.vload(self.weight, [expert, k, column], type, self._mask(column)))
 
     def _stream(self, expert: Index, chunk: Index, rows: Index, first: Index) -> None:
         """Adds up the products of few rows as the weight comes from memory, some of its rows at once."""
@@ -195,10 +193,7 @@ class _Grouped:
             at = em.cast("arith.index_cast", em.load(self.list, [chunk + row.iv]), "index")
             place = first + j.iv
             value = rounded(em, self.target, em.vload(self.sums, [row.iv, j.iv], self.type), element_of(out.type))
-            if (mask := self._mask(place)) is None:
-                em.vstore(value, out, [at, place])
-            else:
-                em.masked_store(value, out, [at, place], mask)
+            em.vstore(value, out, [at, place], self._mask(place))
 
     def _spread(self, row: Index, k: Index) -> Value:
         """An element of x in all lanes."""
