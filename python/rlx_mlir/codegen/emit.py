@@ -652,12 +652,20 @@ class Emitter:
         """One element."""
         self.line(f"memref.store {value}, {self._at(buffer, indices)} : {buffer.type}")
 
-    def vload(self, buffer: Value, indices: Sequence[Index], type: str) -> Value:
-        """Consecutive elements of the last dimension as one vector; no alignment beyond the element's is assumed."""
+    def vload(self, buffer: Value, indices: Sequence[Index], type: str, mask: Value | None = None) -> Value:
+        """Consecutive elements of the last dimension as one vector; no alignment beyond the element's is assumed.
+
+        Where a mask isn't set, memory isn't touched, and the vector is zero.
+        """
+        if mask is not None:
+            return self.masked_load(buffer, indices, mask, self.zero(type))
         return self.op(f"vector.load {self._at(buffer, indices)} : {buffer.type}, {type}", type)
 
-    def vstore(self, value: Value, buffer: Value, indices: Sequence[Index]) -> None:
+    def vstore(self, value: Value, buffer: Value, indices: Sequence[Index], mask: Value | None = None) -> None:
         """The inverse of `vload`."""
+        if mask is not None:
+            self.masked_store(value, buffer, indices, mask)
+            return
         self.line(f"vector.store {value}, {self._at(buffer, indices)} : {buffer.type}, {value.type}")
 
     def masked_load(self, buffer: Value, indices: Sequence[Index], mask: Value, other: Value) -> Value:

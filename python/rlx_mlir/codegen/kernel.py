@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
 
-__all__ = ["Buffers", "Scratch", "batch_element", "in_order", "row_count", "signature_of"]
+__all__ = ["Buffers", "Scratch", "batch_element", "in_order", "position_of", "row_count", "signature_of"]
+
+#: Beyond the positions of every table, and a float of any kind.
+_FAR = float(1 << 62)
 
 Buffers = Sequence[tuple[str, str]]
 """Buffers by name and memref type."""
@@ -64,6 +67,16 @@ def batch_element(number: Index, sizes: Sequence[Index], shape: Sequence[int | N
             stride = stride * size
         rest = rest // size
     return element
+
+
+def position_of(em: Emitter, index: Value) -> Value:
+    """An index of a tensor as i64: of a float (f32 or f64) without its fraction, of NaN and what is below 0, 0."""
+    if index.type.startswith("f"):
+        positive = em.select(em.cmpf("ogt", index, 0.0), index, 0.0)
+        return em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
+    if index.type.startswith("ui"):
+        return em.cast("arith.extui", em.cast("builtin.unrealized_conversion_cast", index, index.type[1:]), "i64")
+    return index if index.type == "i64" else em.cast("arith.extsi", index, "i64")
 
 
 class Scratch:

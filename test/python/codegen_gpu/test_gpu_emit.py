@@ -15,9 +15,10 @@ from gpu_harness import assemble
 from ptx_emulator import DeviceMemory, load
 from rlx_mlir import ir
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Slot, Value, memref, pointer, tensor_map, vec
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Value, memref, pointer, tensor_map, vec
 from rlx_mlir.codegen.gpu.epilogue import Epilogue, exp, sigmoid
 from rlx_mlir.codegen.gpu.kernel import HostEmitter, Numbers, Scratch, write_device_kernel
+from rlx_mlir.codegen.gpu.tma_ring import Slot, TmaRing
 from rlx_mlir.codegen.program import SWIGLU, Argument, Program, Step
 from rlx_mlir.errors import InputError
 from rlx_mlir.lowering.gpu.ptx import ptx_of
@@ -87,7 +88,7 @@ def bulk_copies(em: DeviceEmitter, x: Value, map: Value, n: Value, place: Value,
     em.mbarrier_expect(barrier, 1024)
     em.tma_load(em.shared(2048), map, [0, n], barrier)
     em.bulk_load(em.shared(2048), x, 512, barrier)
-    em.mbarrier_wait(barrier, em.advance(Slot(n, n), 4).phase)
+    em.mbarrier_wait(barrier, TmaRing(em, barrier, 4, 0, 32).advance(Slot(n, n)).phase)
     em.mbarrier_arrive(barrier)
     em.stmatrix(place, a)
     em.fence_async()

@@ -179,7 +179,7 @@ class TilePrefill(Prefill):
                 found.append(em.zero(self.type))
             else:
                 mask = em.const([lane < left for lane in range(SIDE)], vec(SIDE, "i1"))
-                loaded = em.masked_load(x.flat, place, mask, em.zero(self.vector(x.flat)))
+                loaded = em.vload(x.flat, place, self.vector(x.flat), mask)
                 found.append(self.wide(loaded))
         return found
 

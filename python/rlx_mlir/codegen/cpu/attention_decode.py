@@ -266,7 +266,7 @@ class Decode(Schedule):
         if used == self.lanes or buffer is self.widened:
             return self.wide(em.vload(buffer, [at], type))
         mask = em.const([lane < used for lane in range(self.lanes)], vec(self.lanes, "i1"))
-        return self.wide(em.masked_load(buffer, [at], mask, em.zero(type)))
+        return self.wide(em.vload(buffer, [at], type, mask))
 
     def prefetch(
         self, own: tuple[Heads, Index], then: tuple[Heads, Index], ahead: Index, rows: int, end: Index
@@ -343,7 +343,7 @@ class Decode(Schedule):
     def mask_lanes(self, at: Index, valid: Value) -> Value:
         """The mask of `lanes` keys as f32, zeros where they don't exist."""
         assert self.mask is not None
-        return self.wide(self.em.masked_load(self.mask, [at], valid, self.em.zero(self.vector(self.mask))))
+        return self.wide(self.em.vload(self.mask, [at], self.vector(self.mask), valid))
 
     def products(self, head: Index, source: Value, rows: Sequence[Index]) -> Value:
         """<q, k> for `lanes` keys, one per lane."""

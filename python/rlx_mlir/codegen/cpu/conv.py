@@ -58,18 +58,11 @@ def emit_conv(name: str, spec: ConvSpec, target: Target) -> str:
                 place = first + c.iv
                 total = em.zero(type)
                 for k in range(taps):
-                    at = [b, s.iv + k, place]
-                    if mask is None:
-                        row = em.vload(x, at, narrow)
-                    else:
-                        row = em.masked_load(x, at, mask, em.zero(narrow))
+                    row = em.vload(x, [b, s.iv + k, place], narrow, mask)
                     row, factor = target.widen(em, row), em.vload(turned, [k, c.iv], type)
                     total = target.fma(em, row, factor, total) if k else row * factor
                 value = rounded(em, target, total, element)
-                if mask is None:
-                    em.vstore(value, out, [b, s.iv, place])
-                else:
-                    em.masked_store(value, out, [b, s.iv, place], mask)
+                em.vstore(value, out, [b, s.iv, place], mask)
 
     return write_kernel(
         name,

@@ -369,6 +369,20 @@ def copy_pixels(
         em.vstore(target.widen(em, value), copied, [j.iv - begin])
 
 
+def repeated(
+    em: Emitter, bounds: tuple[Index, Index], unrolled: int, total: Value, step: Callable[[Index, Value], Value]
+) -> Value:
+    """What the steps make of a number: one after the other in the code up to so many, where that is known."""
+    first, last = bounds
+    if isinstance(first, int) and isinstance(last, int) and last - first <= unrolled:
+        for number in range(first, last):
+            total = step(number, total)
+        return total
+    with em.loop(first, last, 1, total, hint="tap") as loop:
+        loop.yield_(step(loop.iv, loop.carry))
+    return loop.result
+
+
 def gathered(em: Emitter, x: Value, where: Sequence[Index], stride: int, mask: Value) -> Value:
     """Pixels that the places of neighbouring lanes see."""
     lanes = shape_of(mask.type)[0] or 0

@@ -9,7 +9,6 @@ one chain of operations along the sum, whatever units are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
@@ -17,7 +16,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value
 from rlx_mlir.codegen.specs import Conv2dSpec
 from rlx_mlir.codegen.specs.tensors import why_no_convolution
 
-from .conv2d import Convolution, Cut, copy_pixels, write_convolution, zeros
+from .conv2d import Convolution, Cut, copy_pixels, repeated, write_convolution, zeros
 from .kernel import Accumulators, Scratch
 from .registry import Generator
 from .target import Target
@@ -129,7 +128,7 @@ class _Convolution(Convolution):
         """
         spec, (down, across), data = self.spec, self.kernel, parts.sums.data
         kernels, *own = weight
-        few = down * across <= UNROLLED
+        unrolled = UNROLLED if down * across <= UNROLLED else 0
 
         def at(row: Index, column: Index, mask: Value | None) -> None:
             place = row * sizes[1] + column
@@ -143,18 +142,15 @@ class _Convolution(Convolution):
                     factor = self.target.widen(em, em.load(kernels, [*own, u, v]))
                     return self.target.fma(em, em.broadcast(factor, self.type), pixels, total)
 
-                return _repeated(em, across, few, total, tap)
+                return repeated(em, (0, across), unrolled, total, tap)
 
             old = em.zero(self.type)
             if mask is not None:
                 old = em.masked_load(data, [0, place], mask, old)
             elif self.inputs > 1:
                 old = em.vload(data, [0, place], self.type)
-            total = _repeated(em, down, few, old, along)
-            if mask is None:
-                em.vstore(total, data, [0, place])
-            else:
-                em.masked_store(total, data, [0, place], mask)
+            total = repeated(em, (0, down), unrolled, old, along)
+            em.vstore(total, data, [0, place], mask)
 
         whole = sizes[1] if self.inputs == 1 else sizes[1] // self.lanes * self.lanes
         with em.loop(0, sizes[0], hint="row") as row:
@@ -163,17 +159,6 @@ class _Convolution(Convolution):
             if self.inputs > 1:
                 with em.loop(whole, sizes[1], self.lanes, hint="col") as column:
                     at(row.iv, column.iv, em.mask(sizes[1] - column.iv, self.lanes))
-
-
-def _repeated(em: Emitter, count: int, unrolled: bool, total: Value, step: Callable[[Index, Value], Value]) -> Value:
-    """What `count` steps make of a sum, one after the other in the code or in a loop."""
-    if unrolled:
-        for number in range(count):
-            total = step(number, total)
-        return total
-    with em.loop(0, count, 1, total, hint="tap") as loop:
-        loop.yield_(step(loop.iv, loop.carry))
-    return loop.result
 
 
 def _configure(name: str, spec: Conv2dSpec, target: Target) -> Conv2dSpec | None:

@@ -214,11 +214,8 @@ class _Convolution(Convolution):
         def at(column: Value, ends: Sequence[Index] | None) -> None:
             pixels = []
             for i, line in enumerate(own):
-                if ends is None:
-                    pixels.append(em.vload(x, [line, column + left], self.type))
-                else:
-                    mask = em.mask(em.imax(ends[i] - column, 0), self.lanes)
-                    pixels.append(em.masked_load(x, [line, column + left], mask, em.zero(self.type)))
+                mask = None if ends is None else em.mask(em.imax(ends[i] - column, 0), self.lanes)
+                pixels.append(em.vload(x, [line, column + left], self.type, mask))
             for i, value in enumerate(_forward(pixels)):
                 em.vstore(value, parts.lines, [parts.pitch * i + column])
 

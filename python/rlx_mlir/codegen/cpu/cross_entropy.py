@@ -20,6 +20,7 @@ from rlx_mlir.codegen.specs import LossSpec
 from rlx_mlir.codegen.structures import pairwise
 
 from . import UnsupportedByTemplate
+from .gather import entry_of
 from .kernel import Scratch, write_kernel
 from .registry import Generator
 from .sums import TURNS, add_with_loss, with_loss
@@ -53,7 +54,7 @@ def emit_cross_entropy(name: str, spec: LossSpec, target: Target) -> str:
     def body(em: Emitter, values: list[Value], outs: list[Value], begin: Value, end: Value, scratch: Scratch) -> None:
         with em.loop(begin, end, hint="row") as row:
             own = _Row(em, target, values[0], row.iv)
-            label = _entry(em, em.load(values[1], [row.iv]), own.count)
+            label = em.cast("arith.index_cast", entry_of(em, em.load(values[1], [row.iv]), own.count), "index")
             if spec.d_loss is None:
                 em.store(rounded(em, target, own.loss(label), element_of(spec.logits)), outs[0], [row.iv])
             else:
@@ -68,14 +69,6 @@ def emit_cross_entropy(name: str, spec: LossSpec, target: Target) -> str:
         body=body,
         order=spec.operand_order,
     )
-
-
-def _entry(em: Emitter, label: Value, count: Index) -> Value:
-    """A label as the number of a class: clamped to those there are."""
-    wide = label if label.type == "i64" else em.cast("arith.extsi", label, "i64")
-    last = em.cast("arith.index_cast", em.index(count), "i64") - 1
-    clamped = em.binary("arith.maxsi", em.binary("arith.minsi", wide, last), em.const(0, "i64"))
-    return em.cast("arith.index_cast", clamped, "index")
 
 
 class _Row:
@@ -157,10 +150,8 @@ class _Row:
         own = self._one("exp", self._of_label(label) - em.extract(self._top, 0))
 
         def keep(k: Index, value: Value, mask: Value | None) -> None:
-            if kept and mask is None:
-                em.vstore(value, out, [row, k])
-            elif kept and mask is not None:
-                em.masked_store(value, out, [row, k], mask)
+            if kept:
+                em.vstore(value, out, [row, k], mask)
 
         total = self._sum(keep)
         sums, factor = em.broadcast(total, self._type), em.broadcast(d_loss, self._type)
@@ -172,7 +163,7 @@ class _Row:
         with em.loop(self._whole, self.count, self._lanes, hint="k") as rest:
             k, mask = rest.iv, em.mask(self.count - rest.iv, self._lanes)
             if kept:
-                value = em.masked_load(out, [row, k], mask, em.zero(self._type))
+                value = em.vload(out, [row, k], self._type, mask)
             else:
                 value = self._exp(self._load_some(k, mask, 0.0))
             em.masked_store(rounded(em, self._target, value / sums * factor, element), out, [row, k], mask)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.kernel import position_of
 from rlx_mlir.codegen.specs import GatherSpec
 
 from . import UnsupportedByTemplate
@@ -20,16 +21,13 @@ from .kernel import Scratch, write_kernel
 from .registry import Generator
 from .target import ELEMENT_BITS, Target, rounded
 
-__all__ = ["emit_gather"]
+__all__ = ["emit_gather", "entry_of"]
 
 UNIT = 1 << 14
 """Bytes of a unit's results, about."""
 
 UNKNOWN = 64
 """Numbers of an entry, where calls decide how many it has: units are made for so many."""
-
-_FAR = float(1 << 62)
-"""Beyond the positions of every table, and an f32."""
 
 
 def configure(name: str, spec: GatherSpec, target: Target) -> GatherSpec:
@@ -67,6 +65,13 @@ def emit_gather(name: str, spec: GatherSpec, target: Target) -> str:
         body=body,
         order=spec.order,
     )
+
+
+def entry_of(em: Emitter, index: Value, count: Index) -> Value:
+    """A loaded index, i64, as one of the `count` entries that there are."""
+    position = position_of(em, index)
+    last = em.cast("arith.index_cast", em.index(count), "i64") - 1
+    return em.binary("arith.maxsi", em.binary("arith.minsi", position, last), 0)
 
 
 class _Gather:
@@ -132,17 +137,9 @@ class _Gather:
                     self._copy((source + entry) * self.columns, (target + i.iv) * self.columns)
 
     def _chosen(self, place: Index) -> Value:
-        """An index: without its fraction, inside of the table; NaN is 0."""
-        em, kind = self.em, element_of(self.indices.type)
-        index = em.load(self.indices, [place])
-        if kind == "f32":
-            positive = em.select(em.cmpf("ogt", index, 0.0), index, 0.0)
-            index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
-        elif kind.startswith("ui"):
-            index = em.cast("arith.extui", em.cast("builtin.unrealized_conversion_cast", index, kind[1:]), "i64")
-        elif kind != "i64":
-            index = em.cast("arith.extsi", index, "i64")
-        chosen = em.cast("arith.index_cast", index, "index")
+        """An index, inside of the table."""
+        em = self.em
+        chosen = em.cast("arith.index_cast", position_of(em, em.load(self.indices, [place])), "index")
         return em.binary("arith.maxsi", em.binary("arith.minsi", chosen, em.index(self.entries - 1)), em.index(0))
 
     def _decode(self, rows: FileRows, source: Index, target: Index) -> None:

@@ -228,10 +228,8 @@ def column_reader(
     element = element_of(weight.type)
     lanes = target.lanes(wide_type(element))
     type = vec(lanes, element)
-    if _divides(whole, n):
-        return lambda k: target.widen(em, em.vload(weight, [k, column], type))
-    mask = _column_mask(em, n, column, lanes)
-    return lambda k: target.widen(em, em.masked_load(weight, [k, column], mask, em.zero(type)))
+    mask = None if _divides(whole, n) else _column_mask(em, n, column, lanes)
+    return lambda k: target.widen(em, em.vload(weight, [k, column], type, mask))
 
 
 # -- copies into scratch ----------------------------------------------------------------------------------------------
@@ -423,9 +421,7 @@ def _single_transposed(
         k: Index, lines: Sequence[Index], rows: Sequence[Index], sums: list[list[Value]], mask: Value | None
     ) -> list[list[Value]]:
         def read(row: Index) -> Value:
-            if mask is None:
-                return target.widen(em, em.vload(weight, [row, k], stored))
-            return target.widen(em, em.masked_load(weight, [row, k], mask, em.zero(stored)))
+            return target.widen(em, em.vload(weight, [row, k], stored, mask))
 
         values = [read(line) for line in lines]
         return add_products(em, target, (x.vload(row, k, mask) for row in rows), values, sums)

@@ -218,7 +218,7 @@ class NarrowTiles(Tiles):
                 with em.loop(main, steps, hint="step") as step:
                     k = k0 + step.iv * STEP
                     mask = em.mask(k1 - k, STEP)
-                    keep(em.masked_load(x, [source, k], mask, em.zero(stored)), step.iv)
+                    keep(em.vload(x, [source, k], stored, mask), step.iv)
 
     def multiply(
         self,
@@ -307,10 +307,7 @@ class NarrowTiles(Tiles):
             low, high = (em.vload(self._sums.data, [at + row.iv, side * SIDE], self._sums.type) for side in range(2))
             value = em.intrinsic("llvm.x86.avx512bf16.cvtne2ps2bf16.512", [high, low], rounded)
             place = [first + row.iv, column]
-            if mask is None:
-                em.vstore(value, output, place)
-            else:
-                em.masked_store(value, output, place, mask)
+            em.vstore(value, output, place, mask)
 
     def _slot(self, number: Index, weight: int) -> Index:
         return number * self._count + weight
@@ -390,8 +387,7 @@ def _copy_panel(
         with em.loop(main, em.iceildiv(length, STEP), hint="step") as step, em.loop(0, SIDE, hint="pair") as pair:
             left = k1 - _pair_at(k0, step.iv, pair.iv)
             mask = em.mask(em.imax(left, 0) * line, 2 * line)
-            bytes_ = vec(2 * line, "i8")
-            keep(em.masked_load(data, [address(step.iv, pair.iv)], mask, em.zero(bytes_)), step.iv, pair.iv)
+            keep(em.vload(data, [address(step.iv, pair.iv)], vec(2 * line, "i8"), mask), step.iv, pair.iv)
 
 
 def copy_pairs(
@@ -418,7 +414,7 @@ def copy_pairs(
         with em.loop(0, steps, hint="step") as step:
             k: Index = k0 + step.iv * STEP
             mask = em.mask(k1 - k, STEP)
-            square = [em.masked_load(weight.data, [line, k], mask, em.zero(stored)) for line in lines]
+            square = [em.vload(weight.data, [line, k], stored, mask) for line in lines]
             dwords = transpose(em, [em.bitcast(row, vec(SIDE, "i32")) for row in square])
             for i, words in enumerate(dwords):
                 tiles.store_pair(em.bitcast(words, vec(2 * SIDE, "i16")), place, step.iv, i)
@@ -428,7 +424,7 @@ def copy_pairs(
     columns = em.mask(own, SIDE)
 
     def elements(k: Index, mask: Value) -> Value:
-        row = em.masked_load(weight.data, [weight.base + k, column], mask, em.zero(stored))
+        row = em.vload(weight.data, [weight.base + k, column], stored, mask)
         return em.bitcast(row, vec(SIDE, "i16"))
 
     main = (k1 - k0) // STEP

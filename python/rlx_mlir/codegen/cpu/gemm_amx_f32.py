@@ -250,7 +250,7 @@ class SplitTiles(Tiles):
                     for half in (0, SIDE):
                         k = k0 + (step.iv * STEP + half)
                         mask = em.mask(em.imax(k1 - k, 0), SIDE)
-                        values.append(em.masked_load(x, [source, k], mask, em.zero(type)))
+                        values.append(em.vload(x, [source, k], type, mask))
                     self._store(values[0], values[1], self._left, [step.iv, *place])
 
     def _split_pair(self, following: Following, end: Index, side: int, pair: Index) -> None:

@@ -18,6 +18,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, with_elemen
 from rlx_mlir.codegen.specs import GroupedSpec, PackedGroupedSpec
 
 from . import UnsupportedByTemplate
+from .gather import entry_of
 from .kernel import Scratch, add_products, row_tiles, write_kernel
 from .registry import Generator
 from .target import Target, rounded
@@ -41,9 +42,6 @@ STEPS = 4
 
 AHEAD = 8
 """Rows of a weight that are asked for before they are read: each is in another page, where nothing foresees them."""
-
-#: Beyond the number of any expert, and an f32.
-_FAR = float(1 << 62)
 
 
 def emit_grouped(name: str, spec: GroupedSpec, target: Target) -> str:
@@ -80,21 +78,9 @@ def list_rows(em: Emitter, chosen: Value, sizes: tuple[Index, Index], expert: In
     own = em.cast("arith.index_cast", em.index(expert), "i64")
     with em.loop(0, sizes[0], 1, em.index(0), hint="row") as row:
         em.store(em.cast("arith.index_cast", row.iv, "i64"), rows, [row.carry])
-        is_own = em.cmpi("eq", _chosen(em, chosen, row.iv, sizes[1]), own)
+        is_own = em.cmpi("eq", entry_of(em, em.load(chosen, [row.iv]), sizes[1]), own)
         row.yield_(em.select(is_own, row.carry + 1, row.carry))
     return row.result
-
-
-def _chosen(em: Emitter, chosen: Value, row: Value, experts: Index) -> Value:
-    """The expert of a row, i64: without its fraction, one of those that there are; NaN is 0."""
-    kind, index = element_of(chosen.type), em.load(chosen, [row])
-    if kind == "f32":
-        positive = em.select(em.cmpf("ogt", index, 0.0), index, 0.0)
-        index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
-    elif kind != "i64":
-        index = em.cast("arith.extsi", index, "i64")
-    last = em.cast("arith.index_cast", em.index(experts), "i64") - 1
-    return em.binary("arith.maxsi", em.binary("arith.minsi", index, last), 0)
 
 
 class _Grouped:
@@ -147,9 +133,7 @@ class _Grouped:
     def _weight(self, expert: Index, k: Index, column: Index) -> Value:
         """A vector of the weight, as f32; zeros beyond N."""
         em, type = self.em, with_element(self.type, element_of(self.weight.type))
-        if (mask := self._mask(column)) is None:
-            return self.target.widen(em, em.vload(self.weight, [expert, k, column], type))
-        return self.target.widen(em, em.masked_load(self.weight, [expert, k, column], mask, em.zero(type)))
+        return self.target.widen(em, em.vload(self.weight, [expert, k, column], type, self._mask(column)))
 
     def _stream(self, expert: Index, chunk: Index, rows: Index, first: Index) -> None:
         """Adds up the products of few rows as the weight comes from memory, some of its rows at once."""
@@ -209,10 +193,7 @@ class _Grouped:
             at = em.cast("arith.index_cast", em.load(self.list, [chunk + row.iv]), "index")
             place = first + j.iv
             value = rounded(em, self.target, em.vload(self.sums, [row.iv, j.iv], self.type), element_of(out.type))
-            if (mask := self._mask(place)) is None:
-                em.vstore(value, out, [at, place])
-            else:
-                em.masked_store(value, out, [at, place], mask)
+            em.vstore(value, out, [at, place], self._mask(place))
 
     def _spread(self, row: Index, k: Index) -> Value:
         """An element of x in all lanes."""

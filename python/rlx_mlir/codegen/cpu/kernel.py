@@ -322,11 +322,7 @@ class RowReader:
 
     def vload(self, row: Index, k: Index, mask: Value | None = None) -> Value:
         """A vector of elements from (first + row, k) on; zeros where `mask` isn't set."""
-        em, type = self._em, self._type
-        at = [self._row + row, k - self._k]
-        if mask is None:
-            return em.vload(self._buffer, at, type)
-        return em.masked_load(self._buffer, at, mask, em.zero(type))
+        return self._em.vload(self._buffer, [self._row + row, k - self._k], self._type, mask)
 
 
 class Accumulators:
@@ -405,9 +401,7 @@ class Accumulators:
                 mask = em.mask(em.imax(n - column, 0), self.lanes) if masked else None
 
                 def load(buffer: Value, indices: Sequence[Index]) -> Value:
-                    if mask is None:
-                        return self.target.widen(em, em.vload(buffer, indices, stored))
-                    return self.target.widen(em, em.masked_load(buffer, indices, mask, em.zero(stored)))
+                    return self.target.widen(em, em.vload(buffer, indices, stored, mask))
 
                 def argument(i: int) -> Value:
                     kind = program.arguments[i].broadcast

@@ -261,7 +261,7 @@ class _Columns:
     def _read(self, row: Index, vector: int) -> Value:
         em, x = self.em, self.buffers[0]
         kind, at = with_element(self._type, element_of(x.type)), [self._place(row, vector)]
-        value = em.vload(x, at, kind) if self.mask is None else em.masked_load(x, at, self.mask, em.zero(kind))
+        value = em.vload(x, at, kind, self.mask)
         return self.target.widen(em, value)
 
     def _read_first(self, row: Index, vector: int) -> Value:
@@ -273,10 +273,7 @@ class _Columns:
         em, out = self.em, self.buffers[1]
         self._fetch(out, row, vector, write=True)
         value, at = rounded(em, self.target, value, element_of(out.type)), [self._place(row, vector)]
-        if self.mask is None:
-            em.vstore(value, out, at)
-        else:
-            em.masked_store(value, out, at, self.mask)
+        em.vstore(value, out, at, self.mask)
 
     def _fetch(self, buffer: Value, row: Index, vector: int, *, write: bool) -> None:
         """Asks for the line of the next unit's columns, once for each line."""

@@ -16,7 +16,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, w
 from rlx_mlir.codegen.specs import PoolSpec
 
 from . import UnsupportedByTemplate
-from .conv2d import gathered, windows
+from .conv2d import gathered, repeated, windows
 from .kernel import Scratch, write_kernel
 from .registry import Generator
 from .target import Target, rounded
@@ -28,9 +28,6 @@ PLACES = 4096
 
 UNROLLED = 8
 """Rows or columns of a window that stand one after the other in the code at most."""
-
-Step = Callable[[Index, Value], Value]
-"""(number, what was combined before): the same with one more."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ class _Pool:
                     pixels = em.masked_load(x, where, mask, em.const(self.kind.start, self.narrow))
                 return self.kind.combine(em, total, self.target.widen(em, pixels))
 
-            total = _repeated(em, (0, size) if whole else (low, high), start, step)
+            total = repeated(em, (0, size) if whole else (low, high), UNROLLED, start, step)
             em.vstore(total, line, [column + self.spec.padding[1]])
 
         def columns(whole: bool) -> None:
@@ -156,7 +153,7 @@ class _Pool:
             def step(v: Index, total: Value) -> Value:
                 return self.kind.combine(em, total, self._columns(em, line, place * stride + v))
 
-            total = _repeated(em, (0, size), start, step)
+            total = repeated(em, (0, size), UNROLLED, start, step)
             if self.spec.kind == "mean":
                 total = total / float(math.prod(self.spec.kernel))
             return rounded(em, self.target, total, element_of(self.spec.x))
@@ -176,18 +173,6 @@ class _Pool:
             low, high = (em.vload(line, [first + more], self.type) for more in (0, self.lanes))
             return em.shuffle(low, high, range(0, 2 * self.lanes, 2))
         return gathered(em, line, [first], stride, em.mask(self.lanes, self.lanes))
-
-
-def _repeated(em: Emitter, bounds: tuple[Index, Index], total: Value, step: Step) -> Value:
-    """What the steps make of a number, one after the other in the code where these are known and few."""
-    first, last = bounds
-    if isinstance(first, int) and isinstance(last, int) and last - first <= UNROLLED:
-        for number in range(first, last):
-            total = step(number, total)
-        return total
-    with em.loop(first, last, 1, total, hint="tap") as loop:
-        loop.yield_(step(loop.iv, loop.carry))
-    return loop.result
 
 
 def _configure(name: str, spec: PoolSpec, target: Target) -> PoolSpec:

@@ -216,18 +216,13 @@ class _Recurrence:
         """The unit's columns of a row, as f32; zeros beyond n."""
         em, type = self.em, with_element(self.type, element_of(buffer.type))
         indices = [*at, self.j + column]
-        if (mask := self._mask(column)) is None:
-            return self.target.widen(em, em.vload(buffer, indices, type))
-        return self.target.widen(em, em.masked_load(buffer, indices, mask, em.zero(type)))
+        return self.target.widen(em, em.vload(buffer, indices, type, self._mask(column)))
 
     def _store(self, value: Value, buffer: Value, at: Sequence[Index], column: Index) -> None:
         """The inverse of `_load`."""
         em = self.em
         indices, value = [*at, self.j + column], rounded(em, self.target, value, element_of(buffer.type))
-        if (mask := self._mask(column)) is None:
-            em.vstore(value, buffer, indices)
-        else:
-            em.masked_store(value, buffer, indices, mask)
+        em.vstore(value, buffer, indices, self._mask(column))
 
     def _gates(self, t: Index, count: Index) -> Value:
         """Decays and strengths of `count` steps into scratch; returns whether no decay is above one."""
@@ -245,16 +240,11 @@ class _Recurrence:
         """Keys of `count` steps, and queries over sqrt(n), into scratch as f32; zeros beyond n."""
         em = self.em
         narrow = with_element(self.type, self.element)
-        masked = self.n % self.lanes != 0
         for first, buffer, factor in ((0, self.k, None), (count, self.q, self.n**-0.5)):  # both may be one buffer
             with em.loop(0, count, hint="c") as c, em.loop(0, self.padded, self.lanes, hint="i") as i:
                 at = [self.b, t + c.iv, self.h, i.iv]
-                if masked:
-                    mask = em.mask(self.n - i.iv, self.lanes)
-                    row = em.masked_load(buffer, at, mask, em.zero(narrow))
-                else:
-                    row = em.vload(buffer, at, narrow)
-                row = self.target.widen(em, row)
+                mask = em.mask(self.n - i.iv, self.lanes) if self.n % self.lanes else None
+                row = self.target.widen(em, em.vload(buffer, at, narrow, mask))
                 if factor is not None:
                     row = row * factor
                 em.vstore(row, self.rows, [c.iv + first, i.iv])

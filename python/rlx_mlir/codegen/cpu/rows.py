@@ -426,19 +426,18 @@ class _Kernel:
     def mask(self, used: int) -> Value:
         return self.em.const([lane < used for lane in range(self.lanes)], vec(self.lanes, "i1"))
 
+    def part(self, used: int) -> Value | None:
+        """The mask of a vector that isn't used as a whole."""
+        return None if used == self.lanes else self.mask(used)
+
     def get(self, buffer: Value, at: Index, used: int) -> Value:
         """`used` elements as f32, zeros after them."""
         em, type = self.em, with_element(self.type, element_of(buffer.type))
-        if used == self.lanes:
-            return self.target.widen(em, em.vload(buffer, [at], type))
-        return self.target.widen(em, em.masked_load(buffer, [at], self.mask(used), em.zero(type)))
+        return self.target.widen(em, em.vload(buffer, [at], type, self.part(used)))
 
     def put(self, value: Value, buffer: Value, at: Index, used: int) -> None:
         value = rounded(self.em, self.target, value, element_of(buffer.type))
-        if used == self.lanes:
-            self.em.vstore(value, buffer, [at])
-        else:
-            self.em.masked_store(value, buffer, [at], self.mask(used))
+        self.em.vstore(value, buffer, [at], self.part(used))
 
     def store(self, sink: Sink, value: Value, at: Index, used: int) -> None:
         """Columns of a result; a cache row that doesn't exist is left out."""

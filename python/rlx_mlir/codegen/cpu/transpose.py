@@ -16,6 +16,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, v
 from rlx_mlir.codegen.specs import MoveSpec
 
 from . import UnsupportedByTemplate
+from .gemm import transpose
 from .kernel import Scratch, row_tiles, write_kernel
 from .registry import Generator
 from .target import Target
@@ -112,13 +113,7 @@ class _Transpose:
     def _square(self, at: Mapping[int, Index], row: Index, column: Index, out: Value) -> None:
         em, lanes = self.em, self.lanes
         values = [em.vload(self.x, self._source(at, row + i, column), self.type) for i in range(lanes)]
-        half = lanes // 2
-        low = [lane for i in range(half) for lane in (i, lanes + i)]
-        high = [lane + half for lane in low]
-        for _ in range(lanes.bit_length() - 1):
-            pairs = zip(values[:half], values[half:], strict=True)
-            values = [em.shuffle(a, b, order) for a, b in pairs for order in (low, high)]
-        for i, value in enumerate(values):
+        for i, value in enumerate(transpose(em, values)):
             em.vstore(value, out, self._target(self._source(at, row, column + i)))
 
     def _elements(

@@ -28,7 +28,6 @@ from rlx_mlir.codegen.gpu.attention_softmax import OnlineSoftmax, Running
 from rlx_mlir.codegen.gpu.emit import (
     DeviceEmitter,
     Index,
-    Slot,
     Value,
     element_of,
     struct_of,
@@ -38,6 +37,7 @@ from rlx_mlir.codegen.gpu.emit import (
 from rlx_mlir.codegen.gpu.fragments import joined, row_of, scaled
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.gpu.tma_ring import Slot, TmaRing
 from rlx_mlir.codegen.specs.attention import AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
@@ -103,8 +103,8 @@ def value_span(size: int) -> int:
 class _State:
     """What a computing thread carries: its places in the rings, the softmax of its two rows, weights, results."""
 
-    key_ring: Slot
-    value_ring: Slot
+    keys: Slot
+    values: Slot
     softmax: OnlineSoftmax
     weights: list[Value]
     totals: list[Value]
@@ -126,16 +126,15 @@ class PrefillHopper(Problem):
 
     # Barriers -------------------------------------------------------------------------------------
 
-    def barrier_of(self, kind: str, stage: Index) -> Value:
-        """A barrier of a stage: keys or values, full or empty. The first barrier is that of the queries."""
-        em = self.em
-        number = ("keys full", "values full", "keys empty", "values empty").index(kind)
-        return em.at(self.barriers, stage * 8 + (8 + 8 * number * self.config.stages), "i8")
-
     def start(self) -> None:
         """Fetches the maps, which launches write, not kernels; initialises the barriers."""
         em, stages = self.em, self.config.stages
+        # That of the queries comes first, then those of full stages, of keys and of values, then those of empty ones.
         self.barriers = em.shared(self.config.offsets(self.size)[2])
+        self.key_ring, self.value_ring = (
+            TmaRing(em, self.barriers, stages, 8 + 8 * number * stages, 8 + 8 * (number + 2) * stages)
+            for number in range(2)
+        )
         self.thread = em.thread()
         self.group = em.uniform(self.thread >> 7)
         with em.if_(em.cmpi("eq", self.thread, 0)):
@@ -147,10 +146,10 @@ class PrefillHopper(Problem):
                 em.tma_prefetch(v)
             em.mbarrier_init(self.barriers, 1)
             for stage in range(stages):
-                for kind in ("keys full", "values full"):
-                    em.mbarrier_init(self.barrier_of(kind, stage), 1)
-                for kind in ("keys empty", "values empty"):
-                    em.mbarrier_init(self.barrier_of(kind, stage), CONSUMERS)
+                em.mbarrier_init(self.key_ring.full(stage), 1)
+                em.mbarrier_init(self.value_ring.full(stage), 1)
+                em.mbarrier_init(self.key_ring.empty(stage), CONSUMERS)
+                em.mbarrier_init(self.value_ring.empty(stage), CONSUMERS)
             em.mbarrier_fence()
         em.barrier()
 
@@ -205,19 +204,19 @@ class PrefillHopper(Problem):
             target = em.shared(box * TILE * 2 * BOX)
             em.tma_load(target, q, self.coordinates(spec.num_heads, self.h, self.first, box * BOX), self.barriers)
         kv = self.h // spec.group
-        with em.loop(0, self.count, 1, Slot(em.const(0), em.const(1)), hint="tile") as loop:
-            stage, phase = loop.carry
+        with em.loop(0, self.count, 1, self.key_ring.first_to_fill(), hint="tile") as loop:
+            stage, rings = loop.carry.stage, (self.key_ring, self.value_ring)
             row = self.seen.lo + (self.count - 1 - loop.iv) * config.keys
             boxes = (self.boxes, 2 * BOX), (2 * self.columns // self.span, self.span)
-            for kind, map, offset, (count, span) in zip(("keys", "values"), (k, v), offsets[:2], boxes, strict=True):
-                em.mbarrier_wait(self.barrier_of(f"{kind} empty", stage), phase)
-                full = self.barrier_of(f"{kind} full", stage)
+            for ring, map, offset, (count, span) in zip(rings, (k, v), offsets[:2], boxes, strict=True):
+                ring.wait_empty(loop.carry)
+                full = ring.full(stage)
                 em.mbarrier_expect(full, count * config.keys * span)
                 for box in range(count):
                     at = stage * config.tile_bytes(size) + (offset + box * config.keys * span)
                     place = self.coordinates(spec.kv_heads, kv, row, box * span // 2)
                     em.tma_load(em.shared(at), map, place, full)
-            loop.yield_(em.advance(loop.carry, config.stages))
+            loop.yield_(self.key_ring.advance(loop.carry))
 
     # Computing ------------------------------------------------------------------------------------
 
@@ -253,7 +252,7 @@ class PrefillHopper(Problem):
             with em.loop(lower, upper, 1, state, hint="tile") as loop:
                 loop.yield_(self.step(loop.iv, loop.carry, masked))
             state = loop.result
-        em.mbarrier_wait(self.barrier_of("values full", state.value_ring.stage), state.value_ring.phase)
+        self.value_ring.wait_full(state.values)
         return replace(state, totals=em.wgmma_wait_tied(0, self.weigh(state)))
 
     def bounds(self) -> tuple[Index, Index]:
@@ -277,40 +276,34 @@ class PrefillHopper(Problem):
         em = self.em
         zero = em.const(0)
         mask = self.mask_tile(zero)
-        em.mbarrier_wait(self.barrier_of("keys full", zero), zero)
+        first = Slot(zero, zero)
+        self.key_ring.wait_full(first)
         scores = em.wgmma_wait_tied(0, self.products(zero))
-        self.arrive("keys empty", zero)
+        self.key_ring.release(zero, self.leads)
         self.clear_values()
         scores = self.transformed(scores, zero, True, mask)
         softmax, weights, _ = self.softmax(scores, None)
         totals = [em.const(0.0, "f32")] * (self.columns // 2)
-        first = Slot(zero, zero)
-        ring = em.advance(first, self.config.stages)
-        return _State(ring, first, softmax, self.packed(weights), totals)
+        return _State(self.key_ring.advance(first), first, softmax, self.packed(weights), totals)
 
     def step(self, tile: Value, state: _State, masked: bool) -> _State:
         """Adds a tile: the values of the one before are multiplied while its scores are computed."""
-        em, stages = self.em, self.config.stages
-        em.mbarrier_wait(self.barrier_of("keys full", state.key_ring.stage), state.key_ring.phase)
-        products = self.products(state.key_ring.stage)
-        em.mbarrier_wait(self.barrier_of("values full", state.value_ring.stage), state.value_ring.phase)
+        em = self.em
+        self.key_ring.wait_full(state.keys)
+        products = self.products(state.keys.stage)
+        self.value_ring.wait_full(state.values)
         totals = self.weigh(state)
         mask = self.mask_tile(tile)
         products = em.wgmma_wait_tied(1, products)
-        self.arrive("keys empty", state.key_ring.stage)
+        self.key_ring.release(state.keys.stage, self.leads)
         scores = self.transformed(products, tile, masked, mask)
         softmax, weights, decays = self.softmax(scores, state.softmax)
         # Weights pass through the wait, too: packed before, they would take registers that products still read.
         totals, weights = em.wgmma_wait_tied(0, (totals, weights))
-        self.arrive("values empty", state.value_ring.stage)
+        self.value_ring.release(state.values.stage, self.leads)
         totals = scaled(totals, decays)
-        rings = em.advance(state.key_ring, stages), em.advance(state.value_ring, stages)
-        return _State(*rings, softmax, self.packed(weights), totals)
-
-    def arrive(self, kind: str, stage: Index) -> None:
-        """Tells that this warp group is done with a stage."""
-        with self.em.if_(self.leads):
-            self.em.mbarrier_arrive(self.barrier_of(kind, stage))
+        slots = self.key_ring.advance(state.keys), self.value_ring.advance(state.values)
+        return _State(*slots, softmax, self.packed(weights), totals)
 
     def products(self, stage: Value) -> list[Value]:
         """Starts the products of queries and a stage of keys."""
@@ -333,7 +326,7 @@ class PrefillHopper(Problem):
     def weigh(self, state: _State) -> list[Value]:
         """Starts adding the weights times their stage of values."""
         em, config, size = self.em, self.config, self.size
-        at = state.value_ring.stage * config.tile_bytes(size) + config.offsets(size)[1]
+        at = state.values.stage * config.tile_bytes(size) + config.offsets(size)[1]
         span = self.span
         right = em.wgmma_descriptor(em.address(em.shared()) + at, config.keys * span, 8 * span, span)
         totals = state.totals
@@ -427,7 +420,7 @@ class PrefillHopper(Problem):
         start = seen.lo + (self.count - 1) * config.keys
         end = em.imin(start + config.keys, self.keys)
         with em.if_(em.cmpi("slt", seen.hi, end)):
-            em.mbarrier_wait(self.barrier_of("values full", 0), 0)
+            em.mbarrier_wait(self.value_ring.full(0), 0)
             pieces, per_row = 2 * config.keys * self.columns // 16, self.span // 16
             first = self.thread - GROUP
             zeros = em.const(0, "vector<4xi32>")

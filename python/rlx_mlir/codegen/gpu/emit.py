@@ -26,7 +26,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from rlx_mlir.chips import check_chip, sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
@@ -44,7 +43,6 @@ __all__ = [
     "Loop",
     "Operand",
     "Parameter",
-    "Slot",
     "Value",
     "element_of",
     "memref",
@@ -128,13 +126,6 @@ class Launched:
 
     parameters: tuple[str, ...]
     waits: bool
-
-
-class Slot(NamedTuple):
-    """A stage of a ring of buffers, and the parity of its barrier: what loops along rings carry."""
-
-    stage: Value
-    phase: Value
 
 
 class DeviceEmitter(Emitter):
@@ -248,12 +239,6 @@ class DeviceEmitter(Emitter):
         if not isinstance(x, Value):
             return self.const(x, "i32")
         return x if x.type == "i32" else self.cast("arith.trunci", x, "i32")
-
-    def advance(self, slot: Slot, stages: int) -> Slot:
-        """The next stage of a ring of `stages`, and the parity that its barrier has when it is reached again."""
-        following = slot.stage + 1
-        wraps = self.cmpi("eq", following, stages)
-        return Slot(self.select(wraps, 0, following), self.select(wraps, slot.phase ^ 1, slot.phase))
 
     # -- memory -------------------------------------------------------------------------------------------------------
 

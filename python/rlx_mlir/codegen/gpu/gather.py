@@ -18,13 +18,12 @@ from rlx_mlir.codegen.gpu.epilogue import Epilogue
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.gpu.packed_elements import FileRows, elements_of
 from rlx_mlir.codegen.gpu.planes import QUAD, PlaneRows
+from rlx_mlir.codegen.kernel import position_of
 from rlx_mlir.codegen.specs import GatherSpec
 
 __all__ = ["GatherConfig", "emit_gather"]
 
 _FLOATS = ("f32", "f16", "bf16")
-#: Beyond the positions of every table, and an f32.
-_FAR = float(1 << 62)
 
 
 @dataclass(frozen=True)
@@ -176,17 +175,12 @@ class _Gather:
         return em.wide(first + self._chosen(place))
 
     def _chosen(self, place: Value) -> Value:
-        """An index, i64: without its fraction, inside of the table; NaN is 0."""
+        """An index, i64, inside of the table."""
         em, kind = self.em, element_of(self.spec.indices)
         index = em.ld(self.indices, kind, place)
-        if kind.startswith(("f", "bf")):
-            wide = index if kind == "f64" else em.widen(index)
-            positive = em.select(em.cmpf("ogt", wide, 0.0), wide, 0.0)
-            index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
-        elif kind != "i64":
-            index = em.cast("arith.extsi", index, "i64")
+        position = position_of(em, em.widen(index) if kind in ("f16", "bf16") else index)
         last = self.sizes.entries - 1
-        return em.wide(em.imax(em.imin(index, last), 0))
+        return em.wide(em.imax(em.imin(position, last), 0))
 
     def _copy(self, entry: Value, row: Value, column: Value) -> None:
         em, columns, lanes = self.em, self.sizes.columns, self.lanes

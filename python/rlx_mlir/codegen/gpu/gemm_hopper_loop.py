@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Slot, Value, struct_of
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, struct_of
 from rlx_mlir.codegen.gpu.gemm_hopper_config import STEP_BYTES, Choice, Layout, Tile
+from rlx_mlir.codegen.gpu.tma_ring import Slot, TmaRing
 from rlx_mlir.codegen.structures import mapped
 
 __all__ = ["Accumulators", "Finisher", "Mainloop", "Operands", "TilePlace", "warp_specialised"]
@@ -93,25 +94,16 @@ class Mainloop:
         self.values = values
         self.type = struct_of(["f32"] * (self.tile.columns // 2))
         self.shared = em.shared()
-        self.barriers = em.at(self.shared, self.layout.barriers_at, "i8")
-
-    # -- barriers -----------------------------------------------------------------------------------------------------
-
-    def full(self, stage: Index) -> Value:
-        """The barrier that says that a stage holds its operands."""
-        return self.em.at(self.barriers, stage * 8, "i8")
-
-    def empty(self, stage: Index) -> Value:
-        """The barrier that says that all consumers are done with a stage."""
-        return self.em.at(self.barriers, stage * 8 + 8 * self.layout.stages, "i8")
+        barriers, stages = em.at(self.shared, self.layout.barriers_at, "i8"), self.layout.stages
+        self.ring = TmaRing(em, barriers, stages, 0, 8 * stages)
 
     def start(self, thread: Value) -> None:
         """Initialises the barriers; all threads of the block come here."""
         em = self.em
         with em.if_(em.cmpi("eq", thread, 0)):
             for stage in range(self.layout.stages):
-                em.mbarrier_init(self.full(stage), 1)
-                em.mbarrier_init(self.empty(stage), self.tile.consumers)
+                em.mbarrier_init(self.ring.full(stage), 1)
+                em.mbarrier_init(self.ring.empty(stage), self.tile.consumers)
             em.mbarrier_fence()
             for name in self.maps():
                 em.tma_prefetch(self.values[name])
@@ -180,22 +172,22 @@ class Mainloop:
 
     def produce(self) -> None:
         """The loading thread: fills the ring for all tiles of the block."""
-        em, stages = self.em, self.layout.stages
+        em, ring = self.em, self.ring
         block, total, blocks = self.span()
         skip: Value = em.const(0)
-        slot = Slot(em.const(0), em.const(1))
+        slot = ring.first_to_fill()
         if self.operands.constant:
             # Weights of the first stages don't wait for the kernels before.
             place = self.place(block)
-            count = em.imin(place.steps[1] - place.steps[0], stages)
+            count = em.imin(place.steps[1] - place.steps[0], ring.stages)
             skip = em.select(em.cmpi("ult", block, total), count, 0)
             with em.loop(0, skip) as loop:
-                em.mbarrier_expect(self.full(loop.iv), self.layout.stage_bytes)
+                em.mbarrier_expect(self.ring.full(loop.iv), self.layout.stage_bytes)
                 self._load(place, loop.iv, place.steps[0] + loop.iv, weights=True, activations=False)
             em.wait_dependencies()
             with em.loop(0, skip) as loop:
                 self._load(place, loop.iv, place.steps[0] + loop.iv, weights=False, activations=True)
-            wraps = em.cmpi("eq", skip, stages)
+            wraps = em.cmpi("eq", skip, ring.stages)
             slot = Slot(em.select(wraps, 0, skip), em.select(wraps, 0, slot.phase))
         else:
             em.wait_dependencies()
@@ -203,11 +195,11 @@ class Mainloop:
             place = self.place(tiles.iv)
             slot, skip = tiles.carry
             with em.loop(place.steps[0] + skip, place.steps[1], 1, slot, hint="k") as filled:
-                stage, phase = filled.carry
-                em.mbarrier_wait(self.empty(stage), phase)
-                em.mbarrier_expect(self.full(stage), self.layout.stage_bytes)
+                stage = filled.carry.stage
+                ring.wait_empty(filled.carry)
+                em.mbarrier_expect(ring.full(stage), self.layout.stage_bytes)
                 self._load(place, stage, filled.iv, weights=True, activations=True)
-                filled.yield_(em.advance(filled.carry, stages))
+                filled.yield_(ring.advance(filled.carry))
             tiles.yield_((filled.result, em.const(0)))
 
     def _load(self, place: TilePlace, stage: Value, step: Index, *, weights: bool, activations: bool) -> None:
@@ -215,7 +207,7 @@ class Mainloop:
         em, layout, swapped = self.em, self.layout, self.tile.swapped
         base = em.at(self.shared, stage * layout.stage_bytes, "i8")
         k = step * self.operands.k_step
-        barrier = self.full(stage)
+        barrier = self.ring.full(stage)
         for i in range(layout.lefts):
             if weights if swapped else activations:
                 target = em.at(base, i * layout.left_bytes, "i8")
@@ -312,10 +304,6 @@ class Mainloop:
         em.wgmma_commit()
         return accumulators
 
-    def _release(self, stage: Value, leader: Value) -> None:
-        with self.em.if_(leader):
-            self.em.mbarrier_arrive(self.empty(stage))
-
     def _registers(self, accumulators: list[list[Value]]) -> list[list[list[Value]]]:
         """The accumulators' registers, by block and product, when all products are done.
 
@@ -347,21 +335,21 @@ class Mainloop:
         self, place: TilePlace, zeros: list[list[Value]], slot: Slot, consumer: Value, leader: Value
     ) -> tuple[list[list[list[Value]]], Slot]:
         """The sums of a tile in their registers, and the next stage: wgmma adds up all of them."""
-        em, stages = self.em, self.layout.stages
-        em.mbarrier_wait(self.full(slot.stage), slot.phase)
+        em = self.em
+        self.ring.wait_full(slot)
         accumulators = self._multiply(zeros, slot.stage, consumer)
-        carried = accumulators, em.advance(slot, stages), slot.stage
+        carried = accumulators, self.ring.advance(slot), slot.stage
         with em.loop(place.steps[0] + 1, place.steps[1], 1, carried, hint="k") as loop:
             accumulators, slot, before = loop.carry
-            em.mbarrier_wait(self.full(slot.stage), slot.phase)
+            self.ring.wait_full(slot)
             accumulators = self._multiply(accumulators, slot.stage, consumer)
             # The products before these are done, and the stage that they read is free.
             em.wgmma_wait(1)
-            self._release(before, leader)
-            loop.yield_((accumulators, em.advance(slot, stages), slot.stage))
+            self.ring.release(before, leader)
+            loop.yield_((accumulators, self.ring.advance(slot), slot.stage))
         accumulators, slot, before = loop.result
         registers = self._registers(accumulators)
-        self._release(before, leader)
+        self.ring.release(before, leader)
         return registers, slot
 
     def _promoted(
@@ -373,12 +361,12 @@ class Mainloop:
         # The registers of a stage's sums are those of the stage before: nothing has to clear them.
         with em.loop(*place.steps, 1, (sums, zeros, slot), hint="k") as loop:
             sums, accumulators, slot = loop.carry
-            em.mbarrier_wait(self.full(slot.stage), slot.phase)
+            self.ring.wait_full(slot)
             registers = self._registers(self._multiply(accumulators, slot.stage, consumer, first=True))
-            self._release(slot.stage, leader)
+            self.ring.release(slot.stage, leader)
             sums = mapped(operator.add, sums, registers)
             structs = [[em.struct(part) for part in own] for own in registers]
-            loop.yield_((sums, structs, em.advance(slot, self.layout.stages)))
+            loop.yield_((sums, structs, self.ring.advance(slot)))
         sums, _, slot = loop.result
         return sums, slot
 

@@ -27,7 +27,6 @@ from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.gemv_columns import (
     ColumnsConfig,
-    ColumnsTask,
     choose_columns,
     columns_bytes,
     emit_columns,
@@ -60,7 +59,7 @@ __all__ = [
 def _portable(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig) -> None:
     """Each block has its rows; their warps load them from global memory."""
     with em.kernel(name, parameters_of(spec), 32 * config.warps, chained=True) as values:
-        task = Task(em, spec, config, values)
+        task = Task(em, spec, config.tile, config.lanes, values)
         lane, warp = em.lane(), em.warp()
         own, group = lane & (config.lanes - 1), lane >> (config.lanes.bit_length() - 1)
         part, line = warp % config.split, warp // config.split
@@ -101,16 +100,6 @@ def _portable(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig) -> N
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _columns(em: DeviceEmitter, name: str, spec: Gemv, config: ColumnsConfig) -> None:
-    """Weights [K, N]."""
-    with em.kernel(name, parameters_of(spec), 32 * config.warps, chained=True) as values:
-        task = Task(em, spec, config, values)
-        sizes = (spec.k, spec.n, spec.element, spec.program)
-        emit_columns(
-            em, ColumnsTask(*sizes, task.x[0], task.w, task.arguments, task.outputs, task.m, task.first), config
-        )
-
-
 Configs = Mapping[int, GemvConfig | ColumnsConfig]
 """For each tile, how threads share the work."""
 
@@ -149,7 +138,7 @@ def emit_kernels(em: DeviceEmitter, spec: Gemv, configs: Configs) -> None:
     for tile, config in configs.items():
         name = f"{symbol_of(spec.name)}_gemv{tile}"
         if isinstance(config, ColumnsConfig):
-            _columns(em, name, spec, config)
+            emit_columns(em, name, spec, config)
         elif config.slots:
             emit_persistent(em, name, spec, replace(config, tile=tile))
         else:

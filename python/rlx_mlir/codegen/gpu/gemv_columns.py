@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, vec
-from rlx_mlir.codegen.gpu.epilogue import Epilogue
 from rlx_mlir.codegen.gpu.gemm_config import resources
-from rlx_mlir.codegen.program import Program
+from rlx_mlir.codegen.gpu.gemv_core import Gemv, Task, parameters_of
 from rlx_mlir.codegen.structures import mapped
 
-__all__ = ["ColumnsConfig", "ColumnsTask", "choose_columns", "columns_bytes", "emit_columns", "splits_of"]
+__all__ = ["ColumnsConfig", "choose_columns", "columns_bytes", "emit_columns", "splits_of"]
 
 #: Sums that a thread holds at most.
 MAX_SUMS = 64
@@ -94,55 +93,42 @@ def columns_bytes(config: ColumnsConfig, weights: int) -> int:
     return _bytes(config.warps, weights, config.tile, config.width)
 
 
-@dataclass(frozen=True)
-class ColumnsTask:
-    """What a kernel computes, and its parameters.
-
-    Attributes:
-        k, n: sizes of the weights. element: type of all. program: what follows.
-        x: pointer. w: of the weights. arguments, outputs: of the program.
-        m: rows of x. first: the first that the block computes.
-    """
-
-    k: int
-    n: int
-    element: str
-    program: Program
-    x: Value
-    w: Sequence[Value]
-    arguments: Sequence[Value]
-    outputs: Sequence[Value]
-    m: Index
-    first: Index
+def emit_columns(em: DeviceEmitter, name: str, spec: Gemv, config: ColumnsConfig) -> None:
+    """The kernel; block b has columns from `b * config.width` on."""
+    with em.kernel(name, parameters_of(spec), 32 * config.warps, chained=True) as values:
+        task = Task(em, spec, config.tile, config.lanes, values)
+        lane, warp = em.lane(), em.warp()
+        own = lane & (config.lanes - 1)
+        line = warp * (32 // config.lanes) + (lane >> (config.lanes.bit_length() - 1))
+        begin = em.block() * config.width
+        sums = _sums(task, config, line, begin + own * config.columns)
+        joined = mapped(lambda x: em.warp_reduce("add", x, 32 // config.lanes, stride=config.lanes), sums)
+        _finish(task, config, joined, (own, lane, warp), begin)
 
 
-def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) -> None:
-    """The body of a kernel of `32 * config.warps` threads; block b has columns from `b * config.width` on."""
-    lane, warp = em.lane(), em.warp()
-    own = lane & (config.lanes - 1)
-    line = warp * (32 // config.lanes) + (lane >> (config.lanes.bit_length() - 1))
-    begin = em.block() * config.width
-    column: Index = begin + own * config.columns
+def _sums(task: Task, config: ColumnsConfig, line: Value, column: Index) -> list[list[list[Value]]]:
+    """Of each weight and row of x, the sums of a lane's columns over its rows of the weight, from `line` on."""
+    em, spec = task.em, task.spec
     # Columns that don't exist are the last ones; they aren't stored.
-    column = em.imin(column, task.n - config.columns) if task.n % config.width else column
-    rows = [task.first + i for i in range(config.tile)]
-    if not (isinstance(task.m, int) and task.m % config.tile == 0):
-        rows = [em.imin(row, task.m - 1) for row in rows]
-    size = BITS[task.element] // 8
-    x = [em.at(em.at(task.x, em.wide(row) * task.k, task.element), em.wide(line), task.element) for row in rows]
-    start = em.wide(line) * task.n + em.wide(column)
-    w = [em.at(one, start, task.element) for one in task.w]
-    kind = task.element if config.columns == 1 else vec(config.columns, task.element)
+    column = em.imin(column, spec.n - config.columns) if spec.n % config.width else column
+    size = BITS[spec.element] // 8
+    x = [
+        em.at(em.at(task.x[0], em.wide(row) * spec.k, spec.element), em.wide(line), spec.element)
+        for row in task.x_rows()
+    ]
+    start = em.wide(line) * spec.n + em.wide(column)
+    w = [em.at(one, start, spec.element) for one in task.w]
+    kind = spec.element if config.columns == 1 else vec(config.columns, spec.element)
 
     def step(offsets: Sequence[Index], sums: list[list[list[Value]]]) -> list[list[list[Value]]]:
         """Adds rows of the weight: the lane's own, plus these offsets."""
         values = [list(own) for own in sums]
         loaded = [
-            [em.ld(one, kind, _times(em, offset, task.n), align=config.columns * size) for one in w]
+            [em.ld(one, kind, _times(em, offset, spec.n), align=config.columns * size) for one in w]
             for offset in offsets
         ]
         for offset, weights in zip(offsets, loaded, strict=True):
-            activations = [em.widen(em.ld(row, task.element, offset)) for row in x]
+            activations = [em.widen(em.ld(row, spec.element, offset)) for row in x]
             for weight, own in zip(weights, values, strict=True):
                 elements = em.floats(weight)
                 for row, activation in enumerate(activations):
@@ -150,7 +136,7 @@ def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) ->
         return values
 
     sums = [[[em.zero("f32")] * config.columns] * config.tile] * len(w)
-    full, rest = divmod(task.k, config.rows)
+    full, rest = divmod(spec.k, config.rows)
     turns = full // config.unroll
     if turns:
         stride = config.unroll * config.rows
@@ -166,8 +152,7 @@ def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) ->
             branch.else_()
             branch.yield_(sums)
         sums = branch.result
-    joined = mapped(lambda x: em.warp_reduce("add", x, 32 // config.lanes, stride=config.lanes), sums)
-    _finish(em, task, config, joined, own, lane, warp, begin)
+    return sums
 
 
 def _times(em: DeviceEmitter, offset: Index, n: int) -> Index:
@@ -176,16 +161,13 @@ def _times(em: DeviceEmitter, offset: Index, n: int) -> Index:
 
 
 def _finish(
-    em: DeviceEmitter,
-    task: ColumnsTask,
-    config: ColumnsConfig,
-    sums: list[list[list[Value]]],
-    own: Value,
-    lane: Value,
-    warp: Value,
-    begin: Index,
+    task: Task, config: ColumnsConfig, sums: list[list[list[Value]]], thread: tuple[Value, Value, Value], begin: Index
 ) -> None:
-    """Joins the warps' sums, [warp][weight][row of x][column] in shared memory, and runs the program."""
+    """Joins the warps' sums, [warp][weight][row of x][column] in shared memory, and runs the program.
+
+    thread: its number among those with other columns, in the warp, and the warp's.
+    """
+    em, spec, (own, lane, warp) = task.em, task.spec, thread
     memory, weights, width = em.shared(), len(task.w), config.width
     with em.if_(em.cmpi("ult", lane, config.lanes)):
         for part, values in enumerate(itertools.chain(*sums)):
@@ -194,15 +176,11 @@ def _finish(
             for i, value in enumerate(values):
                 em.st(value, memory, place + i)
     em.barrier()
-    epilogue = Epilogue(em, task.program, task.element, task.arguments, task.outputs, task.n)
     # Lanes beyond the end have repeated the last columns: these are stored where they belong, by their own lanes.
     with em.loop(em.thread(), config.tile * width, 32 * config.warps, hint="output") as loop:
         row, local = task.first + loop.iv // width, loop.iv % width
         column = begin + local
-        exists = em.cmpi("ult", column, task.n)
-        if not (isinstance(task.m, int) and task.m % config.tile == 0):
-            exists = exists & em.cmpi("ult", row, task.m)
-        with em.if_(exists):
+        with em.if_(task.exists(em.cmpi("ult", column, spec.n), row)):
             products = []
             for weight in range(weights):
                 parts = [
@@ -210,4 +188,4 @@ def _finish(
                     for part in range(config.warps)
                 ]
                 products.append([em.tree("add", parts)])
-            epilogue.store(products, row, column)
+            task.epilogue.store(products, row, column)

@@ -11,7 +11,6 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer
 from rlx_mlir.codegen.gpu.epilogue import Epilogue
-from rlx_mlir.codegen.gpu.gemv_columns import ColumnsConfig
 from rlx_mlir.codegen.gpu.gemv_config import GemvConfig, Work
 from rlx_mlir.codegen.gpu.gemv_prologue import IDENTITY_PROLOGUE, Prologue
 from rlx_mlir.codegen.gpu.gemv_rows import (
@@ -301,13 +300,10 @@ class Products:
 
 
 class Task:
-    """What the forms share: parameters of the kernel, and the end of a row."""
+    """What the forms share: parameters of the kernel, and the end of a row; so many lanes share one."""
 
-    def __init__(
-        self, em: DeviceEmitter, spec: Gemv, config: GemvConfig | ColumnsConfig, values: Sequence[Value]
-    ) -> None:
-        self.em, self.spec = em, spec
-        self.tile, self.lanes = config.tile, config.lanes
+    def __init__(self, em: DeviceEmitter, spec: Gemv, tile: int, lanes: int, values: Sequence[Value]) -> None:
+        self.em, self.spec, self.tile, self.lanes = em, spec, tile, lanes
         count = spec.inputs
         arguments = len(spec.program.arguments)
         self.x = values[:count]
@@ -323,9 +319,16 @@ class Task:
     def x_rows(self) -> list[Index]:
         """The rows of x of the tile; ones that don't exist are the last one's."""
         rows = [self.first + i for i in range(self.tile)]
-        if isinstance(self.m, int) and self.m % self.tile == 0:
-            return rows
-        return [self.em.imin(row, self.m - 1) for row in rows]
+        return rows if self._whole else [self.em.imin(row, self.m - 1) for row in rows]
+
+    @property
+    def _whole(self) -> bool:
+        """Whether tiles have no rows beyond those of x."""
+        return isinstance(self.m, int) and self.m % self.tile == 0
+
+    def exists(self, inside: Value, row: Index) -> Value:
+        """`inside`, and that a row of x exists."""
+        return inside if self._whole else inside & self.em.cmpi("ult", row, self.m)
 
     def join(self, sums: Sums) -> Sums:
         """The sums of all lanes that share a row; each of them gets them."""
@@ -349,9 +352,7 @@ class Task:
             row = first_row + number_of // tile
             m = self.first + number_of % tile
             exists = em.cmpi("ult", lane, len(here)) & em.cmpi("ult", row, self.spec.n)
-            if not (isinstance(self.m, int) and self.m % tile == 0):
-                exists = exists & em.cmpi("ult", m, self.m)
-            with em.if_(exists):
+            with em.if_(self.exists(exists, m)):
                 self.epilogue.store([[value] for value in chosen], m, row)
 
 

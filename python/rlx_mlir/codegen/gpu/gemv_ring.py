@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Slot, Value
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value
 from rlx_mlir.codegen.gpu.gemv_config import GemvConfig
 from rlx_mlir.codegen.gpu.gemv_core import Gemv, Products, Task, parameters_of
 from rlx_mlir.codegen.gpu.gemv_prologue import Team
 from rlx_mlir.codegen.gpu.gemv_rows import Activations, Row
 from rlx_mlir.codegen.gpu.gemv_stage import stage, staged_bytes
+from rlx_mlir.codegen.gpu.tma_ring import Slot, TmaRing
 
 __all__ = ["emit_persistent", "persistent_bytes"]
 
@@ -69,15 +70,12 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
     groups = -(-spec.n // ring.rows)
     with em.kernel(name, parameters_of(spec), 32 * (config.warps + 1)) as values:
         em.launch_dependents()
-        task = Task(em, spec, config, values)
+        task = Task(em, spec, config.tile, config.lanes, values)
         warp, lane = em.warp(), em.lane()
         memory = em.shared()
-
-        def barrier(slot: Index, side: int) -> Value:
-            return em.at(memory, slot * 8 + (ring.barriers + 8 * config.slots * side), "i8")
-
+        slots = TmaRing(em, memory, config.slots, ring.barriers, ring.barriers + 8 * config.slots)
         with em.loop(em.thread(), 2 * config.slots, 32 * (config.warps + 1), hint="slot") as loop:
-            em.mbarrier_init(barrier(loop.iv, 0), 1)
+            em.mbarrier_init(slots.full(loop.iv), 1)  # those of empty slots follow
         em.mbarrier_fence()
         em.barrier()
         # Where a GPU has fewer multiprocessors than the grid was made for, blocks beyond them would start when others
@@ -87,11 +85,11 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
         with em.if_(em.cmpi("eq", warp, config.warps)) as role:
             if not spec.fixed:
                 em.wait_dependencies()
-            with em.if_(em.elect()), em.loop(begin, groups, blocks, Slot(em.const(0), em.const(1))) as turn:
-                slot, phase = turn.carry
-                em.mbarrier_wait(barrier(slot, 1), phase)
-                _fill(em, spec, ring, task.w, em.at(memory, slot * ring.slot, "i8"), barrier(slot, 0), turn.iv)
-                turn.yield_(em.advance(turn.carry, config.slots))
+            with em.if_(em.elect()), em.loop(begin, groups, blocks, slots.first_to_fill()) as turn:
+                slot = turn.carry.stage
+                slots.wait_empty(turn.carry)
+                _fill(em, spec, ring, task.w, em.at(memory, slot * ring.slot, "i8"), slots.full(slot), turn.iv)
+                turn.yield_(slots.advance(turn.carry))
             role.else_()
             em.wait_dependencies()
             team = Team(
@@ -107,7 +105,7 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
             first_turn, step = begin + warp * blocks, blocks * config.warps
             with em.loop(first_turn, groups, step, Slot(warp, em.const(0))) as turn:
                 slot, phase = turn.carry
-                em.mbarrier_wait(barrier(slot, 0), phase)
+                slots.wait_full(turn.carry)
                 base = em.at(memory, slot * ring.slot, "i8")
                 mine = group * (config.rows * ring.row_bytes)
                 rows = [
@@ -116,8 +114,7 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
                 ]
                 sums = Products(em, spec, config, rows, own, config.lanes).sums(x)
                 em.warp_sync()
-                with em.if_(em.cmpi("eq", lane, 0)):
-                    em.mbarrier_arrive(barrier(slot, 1))
+                slots.release(slot, em.cmpi("eq", lane, 0))
                 first = ring.first(em, spec, turn.iv) + group * config.rows
                 task.finish(task.join(sums), first, own)
                 following = slot + config.warps

@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.emit import Value, element_of, shape_of, vec
-from rlx_mlir.codegen.gpu.copies import product
+from rlx_mlir.codegen.emit import Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.epilogue import elementwise
 from rlx_mlir.codegen.gpu.kernel import (
@@ -49,7 +48,7 @@ def emit_norm(name: str, spec: NormSpec, chip: str, constants: frozenset[int] = 
         raise UnsupportedByTemplate(f"{name}: {spec.op} of {', '.join(types)} has no schedule")
     em = DeviceEmitter(chip)
     operands = list(zip(("x", "gamma", "beta"), types, strict=False))
-    known = _sizes(HostEmitter(), spec, Value("%x", spec.x))
+    known = Sizes.around(HostEmitter(), Value("%x", spec.x), spec.axis)
     sizes = Numbers((known.length, known.inner))
     own = _pass(name, spec, known)
     parameters: list[Parameter] = [
@@ -64,7 +63,7 @@ def emit_norm(name: str, spec: NormSpec, chip: str, constants: frozenset[int] = 
             _Norm(em, spec, own, values[:count], Sizes(1, length, inner), lanes).run()
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
-        made = _sizes(host, spec, sources[0])
+        made = Sizes.around(host, sources[0], spec.axis)
         arguments = [*sources, *targets, *sizes.arguments(host, (made.length, made.inner))]
 
         def launch(lanes: int) -> None:
@@ -76,11 +75,6 @@ def emit_norm(name: str, spec: NormSpec, chip: str, constants: frozenset[int] = 
 
     results = [("out", spec.x)]
     return write_device_kernel(name, "norm", operands, results, em, host, order=spec.order)
-
-
-def _sizes(em: HostEmitter, spec: NormSpec, x: Value) -> Sizes:
-    sizes = [em.dim(x, axis) for axis in range(len(shape_of(x.type)))]
-    return Sizes(product(sizes[: spec.axis]), sizes[spec.axis], product(sizes[spec.axis + 1 :]))
 
 
 def _pass(name: str, spec: NormSpec, sizes: Sizes) -> Pass:

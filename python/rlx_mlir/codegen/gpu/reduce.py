@@ -57,9 +57,20 @@ class Sizes:
     length: Index
     inner: Index
 
+    @staticmethod
+    def around(em: HostEmitter, x: Value, axis: int) -> Sizes:
+        """Those of a buffer, along one of its axes."""
+        sizes = [em.dim(x, own) for own in range(len(shape_of(x.type)))]
+        return Sizes(product(sizes[:axis]), sizes[axis], product(sizes[axis + 1 :]))
+
     def all(self) -> list[Index]:
         """In a fixed order."""
         return [self.outer, self.length, self.inner]
+
+    def told(self, values: Sequence[Value]) -> Sizes:
+        """In a kernel that is told all of them first: numbers where they are known."""
+        pairs = zip(self.all(), values, strict=False)
+        return Sizes(*(known if isinstance(known, int) else given for known, given in pairs))
 
 
 def _stored(element: str) -> str:
@@ -375,9 +386,7 @@ def write_pass(em: DeviceEmitter, joins: Joins, own: Pass, *, constant: bool = F
     parameters += [(key, "i64") for key in ("outer", "length", "inner", "per_part", "count")]
     for lanes in own.lanes:
         with em.kernel(f"{own.symbol}{lanes}", parameters, THREADS, chained=True) as (x, out, *numbers):
-            told = zip(own.sizes.all(), numbers, strict=False)
-            sizes = Sizes(*(known if isinstance(known, int) else given for known, given in told))
-            body = PassBody(em, joins, own, sizes, numbers[3], numbers[4], lanes, x, out)
+            body = PassBody(em, joins, own, own.sizes.told(numbers), numbers[3], numbers[4], lanes, x, out)
             if own.rows:
                 body.rows()
             else:

@@ -14,8 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
-from rlx_mlir.codegen.gpu.copies import product
+from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.kernel import (
     DeviceKernel,
@@ -51,7 +50,7 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
     def sums(sizes: Sizes) -> Pass:
         return Pass(f"{symbol}_parts", sizes, element, joins.wide, False)
 
-    known = _sizes(HostEmitter(), spec, Value("%x", spec.x))
+    known = Sizes.around(HostEmitter(), Value("%x", spec.x), spec.axis)
     parts, _ = _parts(HostEmitter(), sums(known))
     several = not (isinstance(parts, int) and parts == 1)
     if several:
@@ -66,9 +65,7 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
     for lanes in widths:
         with em.kernel(f"{symbol}_scan{lanes}", parameters, THREADS, chained=True) as (x, out, *given):
             before = given.pop(0) if several else None
-            told = zip(known.all(), given, strict=False)
-            sizes = Sizes(*(own if isinstance(own, int) else value for own, value in told))
-            body = _Scan(em, joins, element, sizes, given[3], lanes, x, out, before, spec.exclusive)
+            body = _Scan(em, joins, element, known.told(given), given[3], lanes, x, out, before, spec.exclusive)
             if sums(known).rows:
                 body.row()
             else:
@@ -77,12 +74,12 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
     def take(host: HostEmitter, operands: list[Value], scratch: Scratch) -> Value | None:
         if not several:
             return None
-        own = sums(_sizes(host, spec, operands[0]))
+        own = sums(Sizes.around(host, operands[0], spec.axis))
         count, _ = _parts(host, own)
         return scratch.take([count, own.sizes.outer, own.sizes.inner], joins.wide)
 
     def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
-        own = sums(_sizes(host, spec, operands[0]))
+        own = sums(Sizes.around(host, operands[0], spec.axis))
         count, length = _parts(host, own)
         kept = take(host, operands, scratch)
         if kept is not None:
@@ -103,11 +100,6 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
         by_vectors(host, widths, [own.sizes.length if own.rows else own.sizes.inner], launch)
 
     return write_device_kernel(name, "scan", [("x", spec.x)], [("out", spec.x)], em, host, scratch=take, order=(0,))
-
-
-def _sizes(em: HostEmitter, spec: ScanSpec, x: Value) -> Sizes:
-    sizes = [em.dim(x, axis) for axis in range(len(shape_of(x.type)))]
-    return Sizes(product(sizes[: spec.axis]), sizes[spec.axis], product(sizes[spec.axis + 1 :]))
 
 
 def _parts(em: HostEmitter, own: Pass) -> tuple[Index, Index]:
