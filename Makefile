@@ -15,7 +15,7 @@ print(pathlib.Path(importlib.util.find_spec("rlx_mlir._compiler").origin).parent
 endef
 export LOCATE
 
-.PHONY: help install develop native runtime-wheel check $(CHECKS) format docs test test-slow test-all coverage lowest audit lock release clean
+.PHONY: help install develop native runtime-wheel check $(CHECKS) format docs test test-wide test-slow test-all coverage lowest audit lock release clean
 
 help:
 	@echo "install    build and install the package"
@@ -25,7 +25,7 @@ help:
 	@echo "check      linters, formatters, types, floors of the package, generated documentation"
 	@echo "format     reformat everything"
 	@echo "docs       write the generated documentation"
-	@echo "test       lit and the quick tests of pytest; test-slow: the others; test-all: both"
+	@echo "test       lit and the quick tests of pytest; test-wide: more cases, as .ci/run; test-slow: the slow ones; test-all: everything"
 	@echo "coverage   branches of Python that the quick tests take, and the files that they take least of"
 	@echo "lowest     tests with the oldest versions of what pyproject.toml admits"
 	@echo "audit      known vulnerabilities of the locked versions; lock: writes the locks anew"
@@ -80,6 +80,9 @@ docs:
 
 test:
 	$(PYTHON) test/run.py -j $(JOBS)
+
+test-wide:
+	$(PYTHON) test/run.py --wide -j $(JOBS)
 
 test-slow:
 	$(PYTHON) test/run.py --slow -j $(JOBS)

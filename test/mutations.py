@@ -4,15 +4,15 @@
 ``python test/mutations.py --count 20`` changes one place of one file at a time, in a copy of the package: an operator
 becomes another, or its operands change places, a comparison includes its bound or leaves it out, a number is one more
 (one with a fraction twice as large), a condition is its opposite, and a guard, which returns, raises or goes on, is
-dropped. It runs the quick tests of that file's code up to the first that fails, and where they find nothing, the slow
-ones of the same files too. What only slow tests find says that too few cases are quick; what none finds says that a
-test is missing, or that the change means nothing. ``--seed`` draws other faults, ``--only TEXT`` takes sources whose
-path has that text, ``--skip 50`` goes on after as many, ``--quick`` leaves out the slow tests, which take most of the
-time.
+dropped. It runs the quick tests of that file's code up to the first that fails, and where they find nothing, the wide
+ones of the same files, and then the slow ones. What only these find says that too few cases are quick; what none finds
+says that a test is missing, or that the change means nothing. ``--seed`` draws other faults, ``--only TEXT`` takes
+sources whose path has that text, ``--skip 50`` goes on after as many, ``--to quick`` leaves out wide and slow tests,
+which take most of the time, ``--to wide`` the slow ones.
 
 ``--results FILE`` appends a line of JSON for each fault, and takes from there what became of faults before, so that a
-run may end at any time, after ``--minutes`` say, and go on later: without ``--quick``, those that quick tests didn't
-find are left to the slow ones alone.
+run may end at any time, after ``--minutes`` say, and go on later: faults that quick tests didn't find are left to the
+others then.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from planted import ROOT, Copy
+from run import QUICK, WIDE
 
 PACKAGE = "python/rlx_mlir/"
 #: Sources by pattern, and the files of tests that are to know them, the cheapest first; after `lit:` comes a part of
@@ -91,8 +92,13 @@ _BINARY = {
 _ORDERED = (ast.Sub, ast.FloorDiv, ast.Mod)
 _BOOLEAN = {ast.And: "or", ast.Or: "and"}
 _COMPARE = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
-#: What becomes of a change; LEFT: quick tests don't find it, and slow ones weren't asked.
-FOUND, BY_SLOW, NOT_FOUND, LEFT = "found", "by slow tests", "not found", "not by quick"
+#: Levels of tests, each of which is asked where those before find nothing: what pytest selects, what becomes of a
+#: change that its tests find, and of one that they don't, where no further ones are asked.
+LEVELS = {
+    "quick": (QUICK, "found", "not by quick"),
+    "wide": (f"wide and {WIDE}", "by wide tests", "not by wide"),
+    "slow": ("slow and not network", "by slow tests", "not found"),
+}
 #: Seconds for tests; a change after which they don't end is found.
 SECONDS = 900.0
 
@@ -193,16 +199,20 @@ def drawn(seed: int, count: int, only: str) -> list[Mutation]:
     return [rng.choice(pools[number % len(pools)]) for number in range(count)]
 
 
-def checks(tests: Sequence[str], *, quick: bool) -> Iterator[str]:
-    """What to run for such tests, one after the other: the quick ones, or those that are slow."""
+def checks(tests: Sequence[str], level: str) -> Iterator[str]:
+    """What to run of such tests at a level, one after the other."""
+    if level == "quick":
+        yield from (f"lit --filter {name.partition(':')[2]}" for name in tests if name.startswith("lit:"))
     names = [name for name in tests if not name.startswith("lit:")]
     found = [next(ROOT.glob(f"test/python/*/test_{name}.py")) for name in names]
     files = " ".join(path.relative_to(ROOT).as_posix() for path in found)
-    if quick:
-        yield from (f"lit --filter {name.partition(':')[2]}" for name in tests if name.startswith("lit:"))
-        yield f"pytest -m 'not slow and not network' {files}"
-    else:
-        yield f"pytest -m 'slow and not network' {files}"
+    yield f"pytest -m '{LEVELS[level][0]}' {files}"
+
+
+def levels_left(before: str, last: str) -> list[str]:
+    """The levels that are to be asked of a change, up to the last, where such has become of it; all where it is ""."""
+    names, ends = list(LEVELS), ["", *(unfound for _, _, unfound in LEVELS.values())]
+    return names[ends.index(before) : names.index(last) + 1] if before in ends else []
 
 
 def failing(output: str) -> str:
@@ -211,34 +221,23 @@ def failing(output: str) -> str:
     return (named[1] or named[2]) if named else ""
 
 
-def result_of(mutation: Mutation, copy: Copy, before: str, *, quick: bool) -> tuple[str, str]:
-    """What becomes of a change, and the test that finds it.
-
-    `before` is what is known of it; LEFT is where quick tests find nothing and slow ones weren't asked.
-    """
-
-    def finding(*, quick: bool) -> str | None:
-        for check in checks(mutation.tests, quick=quick):
-            status, output = copy.run(check, SECONDS)
-            if status not in (0, 5):  # 5: there are none
-                return failing(output)
-        return None
-
+def result_of(mutation: Mutation, copy: Copy, levels: Sequence[str]) -> tuple[str, str]:
+    """What becomes of a change, and the test that finds it; at least one level is asked."""
     source = (ROOT / mutation.file).read_text(encoding="utf-8")
     copy.write({mutation.file: mutation.apply(source)})
     try:
-        if before != LEFT and (test := finding(quick=True)) is not None:
-            return FOUND, test
-        if quick:
-            return LEFT, ""
-        test = finding(quick=False)
-        return (NOT_FOUND, "") if test is None else (BY_SLOW, test)
+        for level in levels:
+            for check in checks(mutation.tests, level):
+                status, output = copy.run(check, SECONDS)
+                if status not in (0, 5):  # 5: there are none
+                    return LEVELS[level][1], failing(output)
+        return LEVELS[levels[-1]][2], ""
     finally:
         copy.write({mutation.file: source})
 
 
 def run(
-    mutations: Iterable[Mutation], known: Mapping[Mutation, tuple[str, str]], *, quick: bool, seconds: float
+    mutations: Iterable[Mutation], known: Mapping[Mutation, tuple[str, str]], *, last: str, seconds: float
 ) -> Iterator[tuple[Mutation, str, str, float]]:
     """Each change, what became of it, by which test, and the seconds that took: 0 of what is known.
 
@@ -249,10 +248,11 @@ def run(
         copy = Copy(Path(name))
         for mutation in mutations:
             begin, (status, test) = time.monotonic(), known.get(mutation, ("", ""))
-            if status not in ("", LEFT) or (status == LEFT and quick):
+            levels = levels_left(status, last)
+            if not levels:
                 yield mutation, status, test, 0.0
             elif begin - start < seconds:
-                status, test = result_of(mutation, copy, status, quick=quick)
+                status, test = result_of(mutation, copy, levels)
                 yield mutation, status, test, time.monotonic() - begin
 
 
@@ -269,13 +269,13 @@ def read_results(path: Path) -> dict[Mutation, tuple[str, str]]:
 
 
 def main() -> int:
-    """The exit status: 1 where only slow tests find something."""
+    """The exit status: 1 where only tests that don't run by default find something."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200, help="faults")
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
     parser.add_argument("--only", default="", metavar="TEXT", help="of sources whose path has this")
     parser.add_argument("--skip", type=int, default=0, metavar="N", help="not the first N of them")
-    parser.add_argument("--quick", action="store_true", help="run quick tests alone")
+    parser.add_argument("--to", choices=LEVELS, default="slow", help="the last tests to ask")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no fault after so many")
     parser.add_argument("--results", type=Path, metavar="FILE", help="of JSON lines; go on after what it has")
     parser.add_argument("--list", action="store_true", help="show the faults")
@@ -288,7 +288,7 @@ def main() -> int:
             (one, *known.get(one, ("", "")), 0.0) for one in mutations
         )
     else:
-        results = run(mutations, known, quick=options.quick, seconds=60 * options.minutes)
+        results = run(mutations, known, last=options.to, seconds=60 * options.minutes)
     totals: Counter[str] = Counter()
     for mutation, status, test, seconds in results:
         totals[status] += 1
@@ -303,7 +303,7 @@ def main() -> int:
         print(record if options.json else shown, flush=True)
     if not options.list and not options.json:
         print(", ".join(f"{count} {status}" for status, count in totals.most_common()), f"of {len(mutations)}")
-    return 1 if totals[BY_SLOW] else 0
+    return 1 if any(totals[LEVELS[level][1]] for level in ("wide", "slow")) else 0
 
 
 if __name__ == "__main__":

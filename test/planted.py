@@ -28,13 +28,12 @@ from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
 from planted_faults import FAULTS, Change, Fault
+from run import QUICK
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What is changed, and what writes beside itself; the rest of the project is seen through links.
 COPIED = ("emulator", "python", "test")
 LEFT_OUT = (".git", "build", ".venv")
-#: Of tests, those that run by default are to find a fault.
-QUICK = "not (slow or network)"
 #: Seconds for a check, where a fault doesn't say otherwise.
 SECONDS = 300.0
 #: Editable installs find packages by a finder of their own, before any folder.
@@ -138,6 +137,7 @@ class Copy:
         program, *arguments = shlex.split(check)
         with tempfile.TemporaryDirectory() as scratch:
             if program == "pytest":
+                # Those that run by default are to find a fault.
                 start = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", QUICK]
             elif program == "lit":
                 start = ["-c", "from lit.main import main; main()", "-q", "--max-failures=1"]

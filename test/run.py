@@ -3,8 +3,9 @@
 
 Usage:
 
-    python test/run.py             every test but those that take minutes, much memory or large downloads
-    python test/run.py --all       these too
+    python test/run.py             the tests that each change is to pass, the quick ones
+    python test/run.py --wide      those too that add cases or larger models: what .ci/run does
+    python test/run.py --all       all, with those that take minutes, much memory or large downloads
     python test/run.py --slow      these alone
 """
 
@@ -18,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SLOW = "slow or network"
+WIDE = f"not ({SLOW})"
+QUICK = f"not ({SLOW} or wide)"
 
 
 def run(name: str, *arguments: str, **variables: str) -> bool:
@@ -35,12 +38,13 @@ def run(name: str, *arguments: str, **variables: str) -> bool:
 def main() -> int:
     """The exit status."""
     parser = argparse.ArgumentParser(description="Runs the tests of the package that is installed.")
-    parser.add_argument("--all", action="store_true", help="also what takes minutes or fetches large files")
+    parser.add_argument("--wide", action="store_true", help="also what adds cases or larger models")
+    parser.add_argument("--all", action="store_true", help="that, and what takes minutes or fetches large files")
     parser.add_argument("--slow", action="store_true", help="only what takes minutes or fetches large files")
     parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="tests at one time")
     options = parser.parse_args()
     passed = options.slow or run("lit", "-sv", f"-j{options.jobs}", "test/lit")
-    marks = ["-m", SLOW] if options.slow else [] if options.all else ["-m", f"not ({SLOW})"]
+    marks = ["-m", SLOW] if options.slow else [] if options.all else ["-m", WIDE if options.wide else QUICK]
     # pytest comes last: its closing line counts the tests. Neighbours share what they compile: they stay together.
     # The longest ones are named, so that who makes the run longer sees it.
     spent = ["--durations=25", "--durations-min=3"]

@@ -71,8 +71,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cases beyond those that a test calls quick are slow; tests in another order, where that is asked for."""
-    covering.mark_slow(items)
+    """Cases beyond those that a test calls quick are wide or slow; tests in another order, where that is asked for."""
+    covering.mark_levels(items)
     seeds.shuffle(items)
 
 

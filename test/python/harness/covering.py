@@ -3,7 +3,7 @@
 
 `covering` takes few combinations in which any two values of two axes meet at least once. `products` has these by
 default, and the other combinations marked as slow: nothing of the product is lost. The mark `quick(n)` does so with
-the cases of one test, however they come about.
+the cases of one test, however they come about: n of them aren't slow, and a third of these isn't wide.
 """
 
 from __future__ import annotations
@@ -67,38 +67,58 @@ def telling(cases: Mapping[str, Iterable[Hashable]], count: int) -> list[str]:
 TYPES = re.compile(r"(?<![A-Za-z0-9_])(?:b?f|[iu]|(?:bfloat|float|u?int|complex)|q)\d+(?:E\w+|_\w+)?(?![A-Za-z0-9_])")
 
 
-def mark_slow(items: Sequence[pytest.Item]) -> None:
-    """Marks as slow what a test with the mark `quick(n)` has of cases beyond n, which are none that are slow anyway.
+def mark_levels(items: Sequence[pytest.Item]) -> None:
+    """Marks what a test with the mark `quick(n)` has of cases: beyond n as slow, of these n two thirds as wide.
 
-    Those that stay have most of the words and numbers in the cases' names; the first word of a part counts for itself.
-    Of cases that are as good, each test takes others: not the same element type everywhere. Beyond n stays what alone
-    has an element type or a format among the quick cases of its file.
+    Cases that are slow or wide anyway don't count. Those that stay have most of the words and numbers in the cases'
+    names; the first word of a part counts for itself. Of cases that are as good, each test takes others: not the same
+    element type everywhere. At either level stays besides what alone has an element type or a format among the cases of
+    its file that are left.
     """
     cases: defaultdict[tuple[str, int], dict[str, pytest.Item]] = defaultdict(dict)
     types: defaultdict[str, set[str]] = defaultdict(set)
     for item in items:
-        if item.get_closest_marker("slow") is not None:
+        if any(item.get_closest_marker(name) for name in ("slow", "wide")):
             continue
         if (mark := item.get_closest_marker("quick")) is not None:
             (count,) = mark.args
             cases[item.nodeid.partition("[")[0], count][item.nodeid] = item
         else:
             types[_file(item.nodeid)].update(TYPES.findall(item.nodeid))
-    beyond: defaultdict[str, dict[str, pytest.Item]] = defaultdict(dict)
+    groups = []
     for (test, count), own in cases.items():
         first = zlib.crc32(test.encode()) % len(own)
         names = [*own][first:] + [*own][:first]
-        kept = telling({name: re.findall(r"\w+|[\[-]\w+", name[len(test) :]) for name in names}, count)
-        types[_file(test)].update(*map(TYPES.findall, kept))
-        beyond[_file(test)] |= {name: own[name] for name in names if name not in kept}
+        order = telling({name: re.findall(r"\w+|[\[-]\w+", name[len(test) :]) for name in names}, count)
+        groups.append((order, {name: own[name] for name in names}))
+    slow = _beyond([(order, [*own]) for order, own in groups], types)
+    quick = [(order[: -(-len(order) // 3)], [name for name in own if name not in slow]) for order, own in groups]
+    wide = _beyond(quick, types)
+    for _, own in groups:
+        for name, item in own.items():
+            if name in slow or name in wide:
+                item.add_marker("slow" if name in slow else "wide")
+
+
+def _beyond(groups: Sequence[tuple[Sequence[str], Sequence[str]]], types: Mapping[str, set[str]]) -> set[str]:
+    """Of groups of cases, and which are kept of each, those that aren't: but those with types that no other has.
+
+    `types` has what else is kept of each file.
+    """
+    found = {file: set(own) for file, own in types.items()}
+    beyond: defaultdict[str, list[str]] = defaultdict(list)
+    for kept, names in groups:
+        file = _file(names[0])
+        found.setdefault(file, set()).update(*map(TYPES.findall, kept))
+        beyond[file] += [name for name in names if name not in kept]
     for file, left in beyond.items():
-        found = {name: set(TYPES.findall(name)) - types[file] for name in left}
-        while missing := set().union(*found.values()):
-            best = max(found, key=lambda name: len(found[name] & missing))
-            found = {name: own - found[best] for name, own in found.items() if name != best}
-            del left[best]
-        for item in left.values():
-            item.add_marker(pytest.mark.slow)
+        own = {name: set(TYPES.findall(name)) - found[file] for name in left}
+        while missing := set().union(*own.values()):
+            best = max(own, key=lambda name: len(own[name] & missing))
+            shown = own.pop(best)
+            own = {name: parts - shown for name, parts in own.items()}
+        beyond[file] = [*own]
+    return {name for names in beyond.values() for name in names}
 
 
 def _file(test: str) -> str:

@@ -10,16 +10,17 @@ from covering import covering, products, telling
 
 pytest_plugins = ["pytester"]
 
+ALL = ["test_all[1]", "test_all[2]"]
 CONFTEST = """
 import covering
 import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    covering.mark_slow(items)
+    covering.mark_levels(items)
 
 def pytest_configure(config):
-    for mark in ("quick(n)", "slow"):
+    for mark in ("quick(n)", "slow", "wide"):
         config.addinivalue_line("markers", mark)
 """
 
@@ -80,10 +81,43 @@ def test_cases_beyond_the_quick_ones_are_slow(pytester: pytest.Pytester) -> None
             pass
         """
     )
-    quick = pytester.runpytest_inprocess("-m", "not slow", "--collect-only", "-q")
-    quick.stdout.fnmatch_lines(["*test_some?1-red]", "*test_some?2-green]", "*test_all?1]", "*test_all?2]"])
-    quick.stdout.fnmatch_lines(["4/6 tests collected*"])
-    assert "6 tests collected" in pytester.runpytest_inprocess("--collect-only", "-q").stdout.str()
+
+    def collected(marks: str) -> str:
+        return pytester.runpytest_inprocess("-m", marks, "--collect-only", "-q").stdout.str()
+
+    both = [line for line in collected("not slow").splitlines() if "::" in line]
+    assert [line.partition("::")[2] for line in both] == ["test_some[1-red]", "test_some[2-green]", *ALL]
+    one = [line for line in collected("not (slow or wide)").splitlines() if "::" in line]
+    assert len(one) == 3
+    assert set(one) < set(both)
+    assert "6 tests collected" in collected("")
+
+
+def test_a_third_of_the_quick_cases_is_not_wide(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.quick(4)
+        @pytest.mark.parametrize("size", [pytest.param(0, marks=pytest.mark.wide), *range(1, 9)])
+        def test_some(size):
+            pass
+
+        @pytest.mark.quick(1)
+        @pytest.mark.parametrize("size", range(3))
+        def test_one(size):
+            pass
+
+        @pytest.mark.wide
+        def test_wide():
+            pass
+        """
+    )
+    counts = {"": 13, "slow": 6, "wide": 4, "not (slow or wide)": 3}
+    for marks, count in counts.items():
+        shown = pytester.runpytest_inprocess("-m", marks, "--collect-only", "-q").stdout.str()
+        assert sum("::" in line for line in shown.splitlines()) == count, marks
 
 
 def test_each_element_type_of_a_file_stays_quick(pytester: pytest.Pytester) -> None:
@@ -103,7 +137,7 @@ def test_each_element_type_of_a_file_stays_quick(pytester: pytest.Pytester) -> N
             pass
         """
     )
-    shown = pytester.runpytest_inprocess("-m", "not slow", "--collect-only", "-q").stdout
+    shown = pytester.runpytest_inprocess("-m", "not (slow or wide)", "--collect-only", "-q").stdout
     shown.fnmatch_lines(["5/10 tests collected*"])
     types = [line.partition("[")[2].rstrip("]").partition("-")[0] for line in shown.str().splitlines() if "::" in line]
     assert sorted(types) == ["bf16", "f16", "f32", "f8E4M3FN", "q4_k"]

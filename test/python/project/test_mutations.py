@@ -75,18 +75,21 @@ def test_sources_and_tests_exist(mutations: Any) -> None:
                 assert len(list((ROOT / "test" / "python").glob(f"*/test_{name}.py"))) == 1, name
 
 
-def test_quick_tests_are_asked_apart_from_slow_ones(mutations: Any) -> None:
-    fast = "pytest -m 'not slow and not network' test/python/mir/test_sums.py"
-    assert list(mutations.checks(("lit:fuse", "sums"), quick=True)) == ["lit --filter fuse", fast]
-    slow = "pytest -m 'slow and not network' test/python/mir/test_sums.py"
-    assert list(mutations.checks(("lit:fuse", "sums"), quick=False)) == [slow]
+def test_each_level_of_tests_is_asked_apart(mutations: Any) -> None:
+    file = "test/python/mir/test_sums.py"
+    fast = f"pytest -m 'not (slow or network or wide)' {file}"
+    assert list(mutations.checks(("lit:fuse", "sums"), "quick")) == ["lit --filter fuse", fast]
+    assert list(mutations.checks(("lit:fuse", "sums"), "wide")) == [
+        f"pytest -m 'wide and not (slow or network)' {file}"
+    ]
+    assert list(mutations.checks(("lit:fuse", "sums"), "slow")) == [f"pytest -m 'slow and not network' {file}"]
 
 
 TEST = "test/python/mir/test_sums.py::test_sums[1]"
 
 
 class Copied:
-    """A copy whose tests of one kind fail, and what is done with it."""
+    """A copy whose tests of one level fail, and what is done with it."""
 
     def __init__(self, fails: str) -> None:
         self.fails = fails
@@ -94,7 +97,8 @@ class Copied:
         self.texts: list[str] = []
 
     def run(self, check: str, _: float) -> tuple[int, str]:
-        self.ran.append(check.partition("'")[2].partition(" and")[0])
+        selected = check.partition("'")[2]
+        self.ran.append("quick" if selected.startswith("not") else selected.partition(" ")[0])
         failed = self.fails == self.ran[-1]
         return int(failed), f"FAILED {TEST} - assert 1 == 2\n" * failed
 
@@ -103,26 +107,34 @@ class Copied:
 
 
 @pytest.mark.parametrize(
-    ("fails", "before", "quick", "result", "ran"),
+    ("fails", "before", "last", "result", "ran"),
     [
-        ("not slow", "", False, ("found", TEST), ["not slow"]),
-        ("not slow", "", True, ("found", TEST), ["not slow"]),
-        ("slow", "", False, ("by slow tests", TEST), ["not slow", "slow"]),
-        ("slow", "", True, ("not by quick", ""), ["not slow"]),
-        ("slow", "not by quick", False, ("by slow tests", TEST), ["slow"]),
-        ("", "", False, ("not found", ""), ["not slow", "slow"]),
-        ("", "not by quick", False, ("not found", ""), ["slow"]),
+        ("quick", "", "slow", ("found", TEST), ["quick"]),
+        ("quick", "", "quick", ("found", TEST), ["quick"]),
+        ("wide", "", "slow", ("by wide tests", TEST), ["quick", "wide"]),
+        ("slow", "", "slow", ("by slow tests", TEST), ["quick", "wide", "slow"]),
+        ("slow", "", "wide", ("not by wide", ""), ["quick", "wide"]),
+        ("slow", "", "quick", ("not by quick", ""), ["quick"]),
+        ("slow", "not by wide", "slow", ("by slow tests", TEST), ["slow"]),
+        ("slow", "not by quick", "wide", ("not by wide", ""), ["wide"]),
+        ("", "", "slow", ("not found", ""), ["quick", "wide", "slow"]),
     ],
 )
-def test_slow_tests_are_asked_where_quick_ones_find_nothing(
-    mutations: Any, fails: str, before: str, quick: bool, result: tuple[str, str], ran: list[str]
+def test_other_tests_are_asked_where_quick_ones_find_nothing(
+    mutations: Any, fails: str, before: str, last: str, result: tuple[str, str], ran: list[str]
 ) -> None:
     copy = Copied(fails)
     (mutation,) = mutations.drawn(0, 1, "cpu/norm")
-    assert mutations.result_of(mutation, copy, before, quick=quick) == result
+    assert mutations.result_of(mutation, copy, mutations.levels_left(before, last)) == result
     assert copy.ran == ran
     source = (ROOT / mutation.file).read_text(encoding="utf-8")
     assert copy.texts == [mutation.apply(source), source]
+
+
+@pytest.mark.parametrize("status", ["found", "by wide tests", "by slow tests", "not found"])
+def test_what_is_settled_is_not_asked_again(mutations: Any, status: str) -> None:
+    assert mutations.levels_left(status, "slow") == []
+    assert mutations.levels_left("not by wide", "quick") == []
 
 
 def test_the_test_that_fails_is_named(mutations: Any) -> None:
@@ -134,26 +146,26 @@ def test_the_test_that_fails_is_named(mutations: Any) -> None:
 
 def test_a_run_goes_on_after_what_is_known(mutations: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["mutations.py", "--only", "cpu/norm", "--results", str(tmp_path / "results"), "--json"]
-    asked: list[tuple[Any, str]] = []
+    asked: list[tuple[Any, list[str]]] = []
 
-    def result_of(mutation: Any, _copy: object, before: str, *, quick: bool) -> tuple[str, str]:
-        asked.append((mutation, before))
-        return ("not by quick", "") if quick and len(asked) == 2 else ("found", "t.py::test")
+    def result_of(mutation: Any, _copy: object, levels: list[str]) -> tuple[str, str]:
+        asked.append((mutation, levels))
+        return ("not by quick", "") if levels == ["quick"] and len(asked) == 2 else ("found", "t.py::test")
 
     monkeypatch.setattr(mutations, "Copy", lambda _: None)
     monkeypatch.setattr(mutations, "result_of", result_of)
 
-    def run(*more: str) -> list[tuple[Any, str]]:
+    def run(*more: str) -> list[tuple[Any, list[str]]]:
         asked.clear()
         monkeypatch.setattr("sys.argv", [*arguments, *more])
         assert mutations.main() == 0
         return list(asked)
 
     first, second, third = mutations.drawn(0, 3, "cpu/norm")
-    assert run("--count", "2", "--quick") == [(first, ""), (second, "")]
-    assert run("--count", "3", "--quick", "--minutes", "0") == []
-    assert run("--count", "3", "--quick") == [(third, "")]
-    assert run("--count", "3") == [(second, "not by quick")]
+    assert run("--count", "2", "--to", "quick") == [(first, ["quick"]), (second, ["quick"])]
+    assert run("--count", "3", "--to", "quick", "--minutes", "0") == []
+    assert run("--count", "3", "--to", "quick") == [(third, ["quick"])]
+    assert run("--count", "3") == [(second, ["wide", "slow"])]
     assert run("--count", "3") == []
     assert set(mutations.read_results(tmp_path / "results").values()) == {("found", "t.py::test")}
 
