@@ -5,7 +5,8 @@
     python benchmarks/sorting.py --sort 1000 64x1000 --top 32000@50 --gather --dtype i64
 
 A size is N, or rows x N, for `--top` with @ k; a gather is entries x columns @ indices, beside numpy's `take` and a
-copy of as many bytes. numpy and torch (where it can be imported) sort with positions, as we do: numpy's `argsort` is
+copy of as many bytes; with a format of weights in front, such as `q4_1:8192x576@8192`, the table is packed, and numpy
+takes decoded rows. numpy and torch (where it can be imported) sort with positions, as we do: numpy's `argsort` is
 the stable one. All are measured around calls, with one thread by the time of the processor; `vs` says how many times
 longer the other takes. Results are compared with numpy's first.
 """
@@ -25,7 +26,7 @@ from rlx_mlir.dtypes import DTYPES
 
 SORTS = ("100", "1000", "100000", "1000000", "64x1000", "64x64")
 TOPS = ("32000@50", "64x32000@50", "128000@40", "64x64@8", "1000000@1000")
-GATHERS = ("32000x2048@512", "100000x16@20000", "1000000x1@1000000")
+GATHERS = ("32000x2048@512", "100000x16@20000", "1000000x1@1000000", "q4_1:8192x576@8192", "q4_k:8192x768@8192")
 
 
 def shape_of(size: str) -> tuple[int, ...]:
@@ -39,10 +40,16 @@ def drawn(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def bound(
-    graph: rlx.GraphModule, given: dict[str, np.ndarray], wanted: np.ndarray, threads: int, **options: object
+    graph: rlx.GraphModule,
+    given: dict[str, np.ndarray],
+    wanted: np.ndarray,
+    threads: int,
+    params: dict[str, np.ndarray] | None = None,
+    **options: object,
 ) -> Callable[[], object]:
     """A call of a module whose last result has to be `wanted`."""
     executable = rlx.compile(graph, threads=threads, cache=False, **options)
+    executable.set_params(params or {})
     found = list(executable.run(given).values())[-1]
     assert np.array_equal(found, wanted), "other results than numpy's"
     return executable.bind(given)
@@ -74,22 +81,28 @@ def ordered(size: str, dtype: str, threads: int) -> dict[str, Run]:
 
 def gathers(size: str, dtype: str, threads: int) -> dict[str, Run]:
     """Ways to read entries of a table."""
+    scheme, _, size = size.rpartition(":")
     text, _, count = size.partition("@")
     entries, columns = shape_of(text)
-    table = drawn((entries, columns), dtype)
+    table = drawn((entries, columns), "f32" if scheme else dtype)
     indices = np.random.default_rng(entries).integers(0, entries, int(count)).astype(np.int32)
     graph = rlx.GraphModule.mir("gather")
-    graph.set_outputs(
-        {"y": graph.gather(graph.input("table", table.shape, dtype), graph.input("i", [len(indices)], "i32"), 0)}
-    )
-    given = {"table": table, "i": indices}
+    if scheme:
+        stored = rlx.formats.encode(scheme, table)
+        table = rlx.formats.decode(scheme, stored, columns)
+        source, given = graph.param("table", table.shape, packed=scheme), {"i": indices}
+    else:
+        stored, source = None, graph.input("table", table.shape, dtype)
+        given = {"table": table, "i": indices}
+    graph.set_outputs({"y": graph.gather(source, graph.input("i", [len(indices)], "i32"), 0)})
     wanted = table[indices]
-    into, source = np.empty_like(wanted), wanted.copy()
+    params = {} if stored is None else {"table": stored}
+    into, again = np.empty_like(wanted), wanted.copy()
     ways = {
-        "ours": bound(graph, given, wanted, threads),
-        "generic": bound(graph, given, wanted, threads, disable_templates=("gather",)),
+        "ours": bound(graph, given, wanted, threads, params),
+        "generic": bound(graph, given, wanted, threads, params, disable_templates=("gather",)),
         "numpy": lambda: np.take(table, indices, axis=0),
-        "copy": lambda: np.copyto(into, source),
+        "copy": lambda: np.copyto(into, again),
     }
     return {name: timed(way, threads) for name, way in ways.items()}
 

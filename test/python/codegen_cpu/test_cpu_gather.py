@@ -126,11 +126,12 @@ def decoded(scheme: str, target: Target, blocks: int, dtype: str = "f32") -> Non
 PLAIN = [fmt.name for fmt in FORMATS.values() if fmt.encodable and (fmt.dense is not None or fmt.is_plain)]
 
 
+@pytest.mark.parametrize("bits", sorted(TARGETS))
 @pytest.mark.parametrize("scheme", PLAIN)
-def test_packed_rows(scheme: str) -> None:
-    for target in TARGETS.values():
-        decoded(scheme, target, 1)
-    decoded(scheme, TARGETS[512], 3)
+@pytest.mark.quick(6)
+def test_packed_rows(scheme: str, bits: int) -> None:
+    decoded(scheme, TARGETS[bits], 1)
+    decoded(scheme, TARGETS[bits], 3)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])

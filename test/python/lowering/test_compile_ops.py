@@ -228,7 +228,7 @@ for _dtype in ("f32", "bf16", "i64", "i1"):
         every(a=[0, 1, 2], b=[0, 3]),
         slow=_dtype in ("f32", "i64"),
     )
-case("gather", gathers, every(a=[0, 1, 3], b=[0, 2], width=[6]), GENERIC)
+case("gather", gathers, every(a=[0, 1, 3], b=[0, 2], width=[6]), {"gather"})
 
 
 def dynamic_slices(p: Program) -> None:
