@@ -45,6 +45,7 @@ _BOTH_NORMS = {
 OUTSIDE: Mapping[str, str] = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
+    "model.norm.bias": "output_norm.bias",
     "lm_head.weight": "output.weight",
 }
 """Tensors outside of the layers."""
@@ -323,6 +324,23 @@ _GRANITE = Family(
     refused=_NO_BIASES,
 )
 
+_COHERE2 = Family(
+    "cohere2",
+    "cohere2",
+    {name: own for name, own in _LLAMA.items() if own != "ffn_norm"},
+    numbers={"layer_norm_eps": "attention.layer_norm_epsilon", "logit_scale": "logit_scale"},
+    defaults={
+        "layer_norm_eps": 1e-5,
+        "logit_scale": 0.0625,
+        "tie_word_embeddings": True,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 4,
+    },
+    windows="period",
+    refused=_NO_BIASES,
+    own_order=True,
+)
+
 _QWEN3_NEXT = replace(
     _QWEN35_EXPERTS,
     name="qwen3_next",
@@ -411,6 +429,38 @@ FAMILIES: dict[str, Family] = {
             {**_OLMO2.layer},
             defaults={"sliding_window": 4096, "sliding_window_pattern": 4, "rms_norm_eps": 1e-5},
             windows="period",
+        ),
+        _COHERE2,
+        replace(
+            _COHERE2,
+            name="cohere",
+            architecture="command-r",
+            windows="",
+            defaults={**_COHERE2.defaults, "rope_theta": 5e5},
+            refused={**_NO_BIASES, "use_qk_norm": (None, False)},
+        ),
+        Family(
+            "stablelm",
+            "stablelm",
+            _LLAMA,
+            numbers={"layer_norm_eps": "attention.layer_norm_epsilon"},
+            defaults={"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25},
+            refused={"qk_layernorm": (None, False), "use_parallel_residual": (None, False)},
+        ),
+        Family(
+            "starcoder2",
+            "starcoder2",
+            {**_LLAMA, "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+            numbers={"norm_epsilon": "attention.layer_norm_epsilon"},
+            defaults={
+                "norm_epsilon": 1e-5,
+                "num_key_value_heads": 2,
+                "tie_word_embeddings": True,
+                "hidden_act": _GELU[0],
+            },
+            activations=_GELU,
+            windows="all",
+            refused={"use_bias": (None, True)},
         ),
         Family("minicpm", "minicpm", _LLAMA, defaults={"tie_word_embeddings": True, "rms_norm_eps": 1e-6}),
         Family(

@@ -50,7 +50,7 @@ class ModelConfig:
         shared_ffn: width inside of the network that all tokens have beside their experts; 0 where there is none.
         vocab: token ids.
         context: positions that the model was made for.
-        eps: of the RMS norms.
+        eps: of the norms.
         rope_style: which elements rotate together, see `Architecture`.
         rope_base, rope_dims, rope_scale: positions are rotated in the first ``rope_dims`` elements of a head, pair i
             by ``position / (rope_scale * rope_base^(2i / rope_dims))``.
@@ -220,12 +220,8 @@ class ModelConfig:
         plan = self.plan
         choices: list[object] = [plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms, plan.sinks]
         choices += [self.local, self.unrotated, self.experts, self.attention_softcap, self.residual_scale != 1.0]
-        choices += [
-            plan.norms_rotated,
-            self.rope_style == "half" and self.rope_dims < self.head_dim,
-            self.latent,
-            plan.gated,
-        ]
+        choices += [self.rope_style == "half" and self.rope_dims < self.head_dim, self.latent, plan.gated]
+        choices += [plan.norms_rotated, plan.layer_norms, plan.parallel, not plan.gate, plan.ffn_biases]
         return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
 
     @property
@@ -375,7 +371,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, Any]:
             "context_length",
             "embedding_length",
             "attention.head_count",
-            "attention.layer_norm_rms_epsilon",
+            architecture.eps_key,
             *architecture.needs,
         )
     )
@@ -409,7 +405,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, Any]:
         **_feed_forward(keys, architecture),
         "vocab": vocab or declared,
         "context": context,
-        "eps": keys.number("attention.layer_norm_rms_epsilon", 0),
+        "eps": keys.number(architecture.eps_key, 0),
         **_rope(keys, architecture, layers, rotated, context),
         **_local_layers(keys, architecture, layers, context),
         **_factors(keys, architecture, hidden, scale * _stretched_scale(keys) if latent else scale),
@@ -631,13 +627,14 @@ def _factors(keys: _Keys, architecture: Architecture, hidden: int, scale: float)
     """The fields that numbers are multiplied by, or bounded by; `scale` is that of scores by default."""
     capped, final = architecture.softcaps or (0.0, 0.0)
     table = math.sqrt(hidden) if architecture.scaled_embedding else 1.0
+    logits = keys.number("logit_scale", 1.0, zero=1.0)
     return {
         "attention_scale": keys.number("attention.scale", scale, zero=scale),
         "attention_softcap": keys.number("attn_logit_softcapping", capped, zero=0.0),
         "logit_softcap": keys.number("final_logit_softcapping", final, zero=0.0),
         "embedding_scale": keys.number("embedding_scale", table, zero=table),
         "residual_scale": keys.number("residual_scale", 1.0, zero=1.0),
-        "logit_scale": keys.number("logit_scale", 1.0, zero=1.0),
+        "logit_scale": 1 / logits if architecture.multiplied_logits else logits,
     }
 
 

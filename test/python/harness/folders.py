@@ -51,6 +51,10 @@ FAMILIES = {
     "olmo3": "olmo3",
     "exaone4": "exaone4",
     "minicpm": "minicpm",
+    "cohere2": "cohere2",
+    "command-r": "cohere",
+    "stablelm": "stablelm",
+    "starcoder2": "starcoder2",
 }
 """`model_type` by the name of the architecture in GGUF files."""
 PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe", "minicpm")
@@ -117,6 +121,7 @@ _JOINED = {
 _OUTSIDE = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
+    "output_norm.bias": "model.norm.bias",
     "output.weight": "lm_head.weight",
 }
 
@@ -145,6 +150,8 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
         names["ffn_up"] = "mlp.gate_up_proj"
     if architecture == "glm4":
         names |= {"post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm"}
+    if architecture == "starcoder2":
+        names |= {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
     if architecture == "hunyuan-dense":
         names |= {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
     if architecture.startswith("deepseek"):
@@ -320,7 +327,11 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
     if architecture in ("qwen35moe", "qwen3next"):
         values |= {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
         values |= {"shared_expert_intermediate_size": 64}
-    if architecture in ("olmo3", "exaone4"):
+    if "attention.layer_norm_epsilon" in own:
+        eps = "norm_epsilon" if architecture == "starcoder2" else "layer_norm_eps"
+        values |= {eps: own["attention.layer_norm_epsilon"], "logit_scale": 0.25}
+        values |= {"hidden_act": "gelu_pytorch_tanh"} if architecture == "starcoder2" else {}
+    if architecture in ("olmo3", "exaone4", "cohere2"):
         kinds = ["full_attention" if layer % 4 == 3 else "sliding_attention" for layer in range(4)]
         values |= {"layer_types": kinds}
     if architecture == "olmo3":

@@ -13,9 +13,20 @@ import numpy as np
 
 from rlx_mlir.frontends.gguf import GGUFFile
 
-_INTERLEAVED = ("llama", "smollm3", "granite", "granitemoe", "deepseek2", "glm4", "ernie4_5", "minicpm")
+_INTERLEAVED = (
+    "llama",
+    "smollm3",
+    "granite",
+    "granitemoe",
+    "deepseek2",
+    "glm4",
+    "ernie4_5",
+    "minicpm",
+    "cohere2",
+    "command-r",
+)
 _NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4")
-_BIASED = ("qwen2", "qwen2moe", "qwen2vl", "gpt-oss", "seed_oss", "glm4")
+_BIASED = ("qwen2", "qwen2moe", "qwen2vl", "gpt-oss", "seed_oss", "glm4", "stablelm", "starcoder2")
 
 
 class NumpyDecoder:
@@ -34,7 +45,8 @@ class NumpyDecoder:
         self.base = self._meta("rope.freq_base", 10000.0)
         self.kind = self._meta("rope.scaling.type", "linear")
         self.stretch = 1.0 if self.kind == "none" else self._meta("rope.scaling.factor", 1.0)
-        self.eps = self._meta("attention.layer_norm_rms_epsilon")
+        self.layered = self.family in ("cohere2", "command-r", "stablelm", "starcoder2")
+        self.eps = self._meta(f"attention.layer_norm{'' if self.layered else '_rms'}_epsilon")
         self.interleaved = self.family in _INTERLEAVED
         self.gemma = self.family.startswith("gemma")
         self.dtype = dtype
@@ -70,7 +82,9 @@ class NumpyDecoder:
 
     def _head(self, x: np.ndarray) -> np.ndarray:
         name = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
-        return self._cap(x @ self.weight(name).T / self._meta("logit_scale", 1.0), "final_logit_softcapping")
+        scale = self._meta("logit_scale", 1.0)
+        scale = 1 / scale if self.family in ("cohere2", "command-r") else scale
+        return self._cap(x @ self.weight(name).T / scale, "final_logit_softcapping")
 
     def _cap(self, x: np.ndarray, key: str) -> np.ndarray:
         cap = self._meta(key, 0.0)
@@ -78,7 +92,7 @@ class NumpyDecoder:
 
     def _is_near(self, layer: int) -> bool:
         """Whether a layer sees a window."""
-        periods = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2, "olmo2": 4, "exaone4": 4}
+        periods = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2, "olmo2": 4, "exaone4": 4, "cohere2": 4}
         pattern = self._meta("attention.sliding_window_pattern", periods.get(self.family, 0))
         if isinstance(pattern, np.ndarray):
             return bool(pattern[layer])
@@ -104,7 +118,7 @@ class NumpyDecoder:
         if self.family in _NORMED_HEADS:
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
         near = self._is_near(layer)
-        global_alone = self.family == "exaone4" and self._meta("attention.sliding_window", 0) and not near
+        global_alone = self.family in ("exaone4", "cohere2") and self._meta("attention.sliding_window", 0) and not near
         if not (self.family == "smollm3" and layer % 4 == 3) and not global_alone:
             q, k = self._rotate(q, near), self._rotate(k, near)
         if self.family == "hunyuan-dense":
@@ -112,9 +126,13 @@ class NumpyDecoder:
         sinks = self.weight(p + "attn_sinks.weight") if self.family == "gpt-oss" else np.full(self.heads, -np.inf)
         a = self._attend(q, k, v, self._meta("attention.sliding_window") if near else len(x), sinks)
         a = a @ self.weight(p + "attn_output.weight").T
+        if p + "attn_output.bias" in self.file.tensors:
+            a = a + self.weight(p + "attn_output.bias")
         if self.family == "gpt-oss":
-            x = x + a + self.weight(p + "attn_output.bias")
+            x = x + a
             return x + self._biased_experts(p, self._norm(x, p + "post_attention_norm.weight"))
+        if self.family in ("cohere2", "command-r"):
+            return x + a + self._feed_forward(p, n)
         if self.family == "seed_oss":
             x = x + a
             return x + self._feed_forward(p, self._norm(x, p + "post_attention_norm.weight"))
@@ -231,12 +249,15 @@ class NumpyDecoder:
         return found
 
     def _act(self, x: np.ndarray) -> np.ndarray:
-        if self.gemma:
+        if self.gemma or self.family == "starcoder2":
             return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
         return x / (1 + np.exp(-x))
 
     def _feed_forward(self, p: str, n: np.ndarray) -> np.ndarray:
         up = n @ self.weight(p + "ffn_up.weight").T
+        if self.family == "starcoder2":
+            inner = self._act(up + self.weight(p + "ffn_up.bias"))
+            return inner @ self.weight(p + "ffn_down.weight").T + self.weight(p + "ffn_down.bias")
         if f"{p}ffn_gate.weight" not in self.file.tensors:
             gate, up = np.split(up, 2, axis=1)
         else:
@@ -284,7 +305,10 @@ class NumpyDecoder:
         return self._norm(x, name) if name in self.file.tensors else x
 
     def _norm(self, x: np.ndarray, name: str) -> np.ndarray:
-        return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps) * self.weight(name)
+        x = x - x.mean(axis=-1, keepdims=True) if self.layered else x
+        y = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps) * self.weight(name)
+        bias = name.replace("norm.weight", "norm.bias")
+        return y + self.weight(bias) if bias in self.file.tensors else y
 
     def _split(self, x: np.ndarray, heads: int) -> np.ndarray:
         """[S, heads * D] -> [heads, S, D]"""

@@ -80,6 +80,7 @@ _DELTA = {
     "ssm.time_step_rank": 4,
     "ssm.inner_size": 64,
 }
+_LAYER_NORMS = {"attention.layer_norm_rms_epsilon": None, "attention.layer_norm_epsilon": 1e-5}
 _WIDE = {"attention.key_length": 32, "attention.value_length": 32}
 SIZES: dict[str, dict[str, Any]] = {
     "llama": {"rope.dimension_count": 16},
@@ -170,6 +171,10 @@ SIZES: dict[str, dict[str, Any]] = {
         "rope.scaling.original_context_length": 64,
     },
     "exaone4": {**_WIDE, "block_count": 4, "attention.sliding_window": 8},  # likewise, and doesn't rotate
+    "cohere2": {**_LAYER_NORMS, "block_count": 4, "attention.sliding_window": 8, "logit_scale": 0.25},
+    "command-r": {**_LAYER_NORMS, "logit_scale": 0.25},
+    "stablelm": {**_LAYER_NORMS, "rope.dimension_count": 4},
+    "starcoder2": {**_LAYER_NORMS, "attention.sliding_window": 8},
     "minicpm": {**{key: value for key, value in _SCALES.items() if key != "attention.scale"}},
     "gemma3": {
         "block_count": 6,  # the last one is global
@@ -185,6 +190,7 @@ NAMES = {"mixtral": "llama", "deepseek3": "deepseek2", "olmo3": "olmo2"}
 """What files call those that share a name."""
 _ROW_NORMS = ("olmo2", "olmo3", "olmoe")
 _NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "hunyuan-dense")
+_NORM_BIASES = ("stablelm", "starcoder2")
 _POST_NORMS = ("gemma2", "gemma3", "olmo2", "olmo3", "exaone4", "glm4")
 _HEAD_NORMS = ("attn_q_norm", "attn_k_norm")
 _PROJECTIONS = ("attn_q", "attn_k", "attn_v")
@@ -193,6 +199,8 @@ _BIASES = {
     "qwen2moe": _PROJECTIONS,
     "qwen2vl": _PROJECTIONS,
     "seed_oss": _PROJECTIONS,
+    "stablelm": _PROJECTIONS,
+    "starcoder2": (*_PROJECTIONS, "attn_output", "ffn_up", "ffn_down"),
     "glm4": _PROJECTIONS,
     "gpt-oss": (*_PROJECTIONS, "attn_output", "ffn_gate_inp"),
 }
@@ -259,6 +267,8 @@ def tensors(
         return random.uniform(0.5, 1.5, length).astype(np.float32)
 
     found: dict[str, Any] = {"token_embd.weight": matrix("token_embd", vocab, hidden), "output_norm.weight": vector()}
+    if architecture in _NORM_BIASES:
+        found["output_norm.bias"] = vector() - 1
     if not tied:
         found["output.weight"] = matrix("output", vocab, hidden)
     dense, latent = sizes.get("leading_dense_block_count", 0), "attention.kv_lora_rank" in sizes
@@ -278,6 +288,8 @@ def tensors(
             rows = (heads + 2 * kv_heads) * head_dim
             own = {"attn_qkv": (rows, hidden), "attn_output": (hidden, heads * head_dim)}
             matrices = {**own, "ffn_up": (2 * ffn, hidden), "ffn_down": (hidden, ffn)}
+        if architecture == "starcoder2":
+            matrices = {name: shape for name, shape in matrices.items() if name != "ffn_gate"}
         if architecture == "glm4":
             matrices = {name: shape for name, shape in matrices.items() if name != "ffn_gate"}
             matrices["ffn_up"] = (2 * ffn, hidden)
@@ -313,6 +325,8 @@ def tensors(
             found[f"blk.{layer}.{name}.weight"] = whole
         after = architecture in ("olmo2", "olmo3", "exaone4")
         norms = {} if after else {"attn_norm": hidden, "ffn_norm": hidden}
+        if architecture in ("cohere2", "command-r"):
+            norms = {"attn_norm": hidden}
         if architecture in _NORMED_HEADS:
             norms |= {"attn_q_norm": head_dim, "attn_k_norm": head_dim}
         if "ssm.state_size" in sizes:
@@ -334,6 +348,8 @@ def tensors(
             norms["ffn_gate_inp_shexp"] = hidden
         for name, length in norms.items():
             found[f"blk.{layer}.{name}.weight"] = vector(length)
+            if architecture in _NORM_BIASES:
+                found[f"blk.{layer}.{name}.bias"] = vector(length) - 1
         if sizes.get("expert_gating_func") == 2 and sparse:
             found[f"blk.{layer}.exp_probs_b.bias"] = random.uniform(-0.3, 0.3, experts).astype(np.float32)
         if weighed:  # of both signs, as what it weighs isn't a norm
