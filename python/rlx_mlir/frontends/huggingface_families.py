@@ -46,6 +46,7 @@ OUTSIDE: Mapping[str, str] = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "model.norm.bias": "output_norm.bias",
+    "model.embedding_norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
 }
 """Tensors outside of the layers."""
@@ -128,6 +129,8 @@ class Family:
         delta: layers have a gated delta rule in place of attention where `layer_types` says so, or all but every so
             many; and there may be a layer that predicts further ahead, by names of its own (`mtp_num_hidden_layers`).
         grouped: of such layers, files have heads in the order of folders, see `huggingface_delta`.
+        convs: layers have a short convolution in place of attention where `layer_types` says so, or but for some
+            (`full_attn_idxs`), and networks may be narrower than `intermediate_size` says.
         part: the entry of `config.json` that describes the language model, where that is one part of several, of which
             the others are for what isn't text, and aren't read; empty where it is the whole.
     """
@@ -154,6 +157,7 @@ class Family:
     ahead: str = ""
     delta: bool = False
     grouped: bool = False
+    convs: bool = False
     part: str = ""
 
 
@@ -429,6 +433,35 @@ FAMILIES: dict[str, Family] = {
             {**_OLMO2.layer},
             defaults={"sliding_window": 4096, "sliding_window_pattern": 4, "rms_norm_eps": 1e-5},
             windows="period",
+        ),
+        Family(
+            "lfm2",
+            "lfm2",
+            {
+                **{name: own for name, own in _ATTENTION.items() if own != "attn_output"},
+                "self_attn.out_proj": "attn_output",
+                "self_attn.q_layernorm": "attn_q_norm",
+                "self_attn.k_layernorm": "attn_k_norm",
+                **{f"conv.{word}": f"shortconv.{word}" for word in ("in_proj", "conv", "out_proj")},
+                "feed_forward.w1": "ffn_gate",
+                "feed_forward.w2": "ffn_down",
+                "feed_forward.w3": "ffn_up",
+                "operator_norm": "attn_norm",
+                "ffn_norm": "ffn_norm",
+            },
+            numbers={"norm_eps": "attention.layer_norm_rms_epsilon"},
+            defaults={
+                "num_key_value_heads": 8,
+                "norm_eps": 1e-5,
+                "rope_theta": 1e6,
+                "tie_word_embeddings": True,
+                "conv_L_cache": 3,
+                "block_multiple_of": 256,
+                "block_ffn_dim_multiplier": 1.0,
+                "block_auto_adjust_ff_dim": True,
+            },
+            refused={"conv_bias": (None, False), "tie_embedding": (None, True)},
+            convs=True,
         ),
         _COHERE2,
         replace(

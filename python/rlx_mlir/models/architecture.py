@@ -208,6 +208,8 @@ class Architecture:
         delta: most layers have a gated delta rule in place of attention, see `delta.Delta`.
         grouped: in such layers heads of values that share a head of keys are beside each other, and one product gives
             strengths and decays, of one head of keys after another.
+        convs: layers without heads of keys and values have a short convolution, see `short_conv`.
+        renamed: what files call some tensors that have another name here.
         recurs: the rules of tensors are those of such a layer.
         predicts: files may have a layer that predicts the token after the next one, see `prediction`.
         reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
@@ -248,6 +250,8 @@ class Architecture:
     gated: bool = False
     delta: bool = False
     grouped: bool = False
+    convs: bool = False
+    renamed: Mapping[str, str] = field(default_factory=dict)
     recurs: bool = False
     predicts: bool = False
     reads: frozenset[str] = frozenset()
@@ -269,7 +273,7 @@ class Architecture:
 
     @cached_property
     def with_delta(self) -> Architecture:
-        """That of layers with a gated delta rule in place of attention."""
+        """That of layers with a gated delta rule, or a short convolution, in place of attention."""
         return replace(self, recurs=True)
 
     @property
@@ -296,7 +300,8 @@ class Architecture:
     def layer_tensors(self) -> tuple[TensorRule, ...]:
         """Tensors of each layer, in the order of use."""
         rules = self._norm("attn_norm") if self.pre_norms else []
-        rules += self._of_deltas if self.recurs else self._of_latents if self.latent else self._of_heads
+        recurrent = self._of_convs if self.convs else self._of_deltas
+        rules += recurrent if self.recurs else self._of_latents if self.latent else self._of_heads
         if self.post_norms:
             rules.append(TensorRule("post_attention_norm.weight", ("hidden",)))
         if self.pre_norms and not self.parallel:
@@ -343,6 +348,15 @@ class Architecture:
             TensorRule("ssm_conv1d.weight", ("delta_channels", "taps"), dense=True),
             TensorRule("ssm_norm.weight", ("delta_size",)),
             TensorRule("ssm_out.weight", ("hidden", "delta_values")),
+        ]
+
+    @property
+    def _of_convs(self) -> list[TensorRule]:
+        """Likewise, of a short convolution."""
+        return [
+            TensorRule("shortconv.in_proj.weight", ("conv_inputs", "hidden")),
+            TensorRule("shortconv.conv.weight", ("hidden", "taps"), dense=True),
+            TensorRule("shortconv.out_proj.weight", ("hidden", "hidden")),
         ]
 
     @property
@@ -535,6 +549,13 @@ ARCHITECTURES: dict[str, Architecture] = {
             some_biases=True,
             post_norms=True,
             joined=_JOINED,
+        ),
+        Architecture(
+            "lfm2",
+            rope_style="half",
+            head_norms="head",
+            convs=True,
+            renamed={"token_embd_norm.weight": "output_norm.weight"},
         ),
         Architecture("ernie4_5", rope_style="interleaved", folder_order=True),
         Architecture("hunyuan-dense", rope_style="half", head_norms="head", norms_rotated=True),

@@ -15,7 +15,8 @@ from ..errors import UnsupportedError
 from .architecture import LONG_ROPE_FACTORS, ROPE_FACTORS
 from .caches import schemes
 from .config import ModelConfig
-from .delta_layers import DeltaRule, Past
+from .conv_layers import rule_of
+from .delta_layers import Past
 from .router import route
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class Layer:
         return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down")
 
     def _delta_rule(self, n: Value, past: Past | None) -> tuple[Value, Value, Past | None]:
-        return DeltaRule(self.graph, self.config, self.number, self.params).attended(n, self._product, past)
+        return rule_of(self.graph, self.config, self.number, self.params).attended(n, self._product, past)
 
     def _add(self, x: Value, added: Value, name: str) -> Value:
         scale = self.config.residual_scale

@@ -25,7 +25,7 @@ _INTERLEAVED = (
     "cohere2",
     "command-r",
 )
-_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4")
+_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "lfm2")
 _BIASED = ("qwen2", "qwen2moe", "qwen2vl", "gpt-oss", "seed_oss", "glm4", "stablelm", "starcoder2")
 
 
@@ -39,7 +39,7 @@ class NumpyDecoder:
         self.layers = self._meta("block_count") - self.predicts
         self.hidden = self._meta("embedding_length")
         self.heads = self._meta("attention.head_count")
-        self.kv_heads = self._meta("attention.head_count_kv", self.heads)
+        self.kv_heads = np.max(self._meta("attention.head_count_kv", self.heads))
         self.head_dim = self._meta("attention.key_length", self.hidden // self.heads)
         self.rotated = self._meta("rope.dimension_count", self.head_dim)
         self.base = self._meta("rope.freq_base", 10000.0)
@@ -68,7 +68,8 @@ class NumpyDecoder:
         x = x * (np.sqrt(self.hidden) if self.gemma else self._meta("embedding_scale", 1.0))
         for layer in range(self.layers):
             x = self._layer(layer, x)
-        return self._norm(x, "output_norm.weight")
+        own = "token_embd_norm.weight" if self.family == "lfm2" else "output_norm.weight"
+        return self._norm(x, own)
 
     def predicted(self, tokens: Sequence[int], states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of pairs of a token and the state before it: logits of the token behind, and the states that give them."""
@@ -111,6 +112,9 @@ class NumpyDecoder:
             x = x + (self._delta_rule(p, n) if p + "ssm_a" in self.file.tensors else self._gated_attention(p, n))
             n = self._norm(x, p + "post_attention_norm.weight")
             return x + (self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n))
+        if p + "shortconv.conv.weight" in self.file.tensors:
+            x = x + self._short_conv(p, n)
+            return x + self._feed_forward(p, self._norm(x, p + "ffn_norm.weight"))
         q, k, v = self._projections(p, n)
         if self.family in ("olmo2", "olmoe"):
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
@@ -182,6 +186,14 @@ class NumpyDecoder:
         z = (n @ self.weight(p + "attn_gate.weight").T).reshape(result.shape)
         gated = self._norm(result, p + "ssm_norm.weight") * self._act(z)
         return gated.reshape(len(n), -1) @ self.weight(p + "ssm_out.weight").T
+
+    def _short_conv(self, p: str, n: np.ndarray) -> np.ndarray:
+        """Channel by channel over the last tokens."""
+        b, c, u = np.split(n @ self.weight(p + "shortconv.in_proj.weight").T, 3, axis=1)
+        taps = self.weight(p + "shortconv.conv.weight")
+        padded = np.concatenate([np.zeros((taps.shape[1] - 1, b.shape[1])), b * u])
+        seen = sum(padded[j : j + len(n)] * taps[:, j] for j in range(taps.shape[1]))
+        return (c * seen) @ self.weight(p + "shortconv.out_proj.weight").T
 
     def _latent_attention(self, p: str, n: np.ndarray) -> np.ndarray:
         """With the keys and values of each head, which are made of what all heads share."""

@@ -175,6 +175,12 @@ SIZES: dict[str, dict[str, Any]] = {
     "command-r": {**_LAYER_NORMS, "logit_scale": 0.25},
     "stablelm": {**_LAYER_NORMS, "rope.dimension_count": 4},
     "starcoder2": {**_LAYER_NORMS, "attention.sliding_window": 8},
+    "lfm2": {
+        "block_count": 4,
+        "attention.head_count_kv": np.array([0, 2, 0, 0], np.int32),
+        "shortconv.l_cache": 3,
+        "rope.freq_base": 1e6,
+    },
     "minicpm": {**{key: value for key, value in _SCALES.items() if key != "attention.scale"}},
     "gemma3": {
         "block_count": 6,  # the last one is global
@@ -189,7 +195,7 @@ SIZES: dict[str, dict[str, Any]] = {
 NAMES = {"mixtral": "llama", "deepseek3": "deepseek2", "olmo3": "olmo2"}
 """What files call those that share a name."""
 _ROW_NORMS = ("olmo2", "olmo3", "olmoe")
-_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "hunyuan-dense")
+_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "hunyuan-dense", "lfm2")
 _NORM_BIASES = ("stablelm", "starcoder2")
 _POST_NORMS = ("gemma2", "gemma3", "olmo2", "olmo3", "exaone4", "glm4")
 _HEAD_NORMS = ("attn_q_norm", "attn_k_norm")
@@ -254,7 +260,7 @@ def tensors(
         types |= {name: types.get(name, "mxfp4") for name in ("ffn_gate_exps", "ffn_down_exps")}
     sizes = _sizes(architecture)
     layers = sizes["block_count"] if layers is None else layers
-    kv_heads = sizes["attention.head_count_kv"] if kv_heads is None else kv_heads
+    kv_heads = int(np.max(sizes["attention.head_count_kv"])) if kv_heads is None else kv_heads
     head_dim = sizes.get("attention.key_length", 16) if head_dim is None else head_dim
 
     def matrix(name: str, n: int, k: int) -> Any:
@@ -288,6 +294,11 @@ def tensors(
             rows = (heads + 2 * kv_heads) * head_dim
             own = {"attn_qkv": (rows, hidden), "attn_output": (hidden, heads * head_dim)}
             matrices = {**own, "ffn_up": (2 * ffn, hidden), "ffn_down": (hidden, ffn)}
+        if architecture == "lfm2" and layer != 1:
+            matrices = {name: shape for name, shape in matrices.items() if not name.startswith("attn")}
+            matrices |= {"shortconv.in_proj": (3 * hidden, hidden), "shortconv.out_proj": (hidden, hidden)}
+            taps = random.standard_normal((hidden, sizes["shortconv.l_cache"])).astype(np.float32)
+            found[f"blk.{layer}.shortconv.conv.weight"] = taps
         if architecture == "starcoder2":
             matrices = {name: shape for name, shape in matrices.items() if name != "ffn_gate"}
         if architecture == "glm4":
@@ -327,7 +338,7 @@ def tensors(
         norms = {} if after else {"attn_norm": hidden, "ffn_norm": hidden}
         if architecture in ("cohere2", "command-r"):
             norms = {"attn_norm": hidden}
-        if architecture in _NORMED_HEADS:
+        if architecture in _NORMED_HEADS and "attn_q" in matrices:
             norms |= {"attn_q_norm": head_dim, "attn_k_norm": head_dim}
         if "ssm.state_size" in sizes:
             norms = {"attn_norm": hidden, "post_attention_norm": hidden}
@@ -367,6 +378,8 @@ def tensors(
             for name, n in {"gate": width, "up": width, "down": hidden}.items():
                 bias = 4 * vector(experts * n) - 4  # so that some gates and ups are beyond their limits
                 found[f"blk.{layer}.ffn_{name}_exps.bias"] = bias.reshape(experts, n)
+    if architecture == "lfm2":
+        found["token_embd_norm.weight"] = found.pop("output_norm.weight")
     if architecture == "phi3":
         for word in ("short", "long"):
             found[f"rope_factors_{word}.weight"] = vector(head_dim // 2 if rope_pairs is None else rope_pairs)
