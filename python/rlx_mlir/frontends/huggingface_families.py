@@ -46,7 +46,7 @@ OUTSIDE: Mapping[str, str] = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "model.norm.bias": "output_norm.bias",
-    "model.embedding_norm.weight": "output_norm.weight",
+    "model.embedding_norm.weight": "token_embd_norm.weight",
     "lm_head.weight": "output.weight",
 }
 """Tensors outside of the layers."""

@@ -678,7 +678,7 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
     tensors = {**file.tensors}
     for theirs, name in architecture.renamed.items():
         if theirs in tensors and name not in tensors:
-            tensors[name] = replace(tensors.pop(theirs), name=name)
+            tensors[name] = tensors.pop(theirs)  # which is still read by the name that the file has
     for layer in range(config.layers if architecture.joined else 0):
         for joined, names in architecture.joined.items():
             _split(tensors, f"blk.{layer}.", joined, [(name, rules[f"blk.{layer}.{name}"]) for name in names], sizes)

@@ -24,7 +24,7 @@ from ..runtime.encoding import encode
 from .chat import ChatTemplate
 from .json_tokenizer import tokenizer_of
 from .text_patterns import parsed
-from .tokenizer import IGNORE_MERGES, PRE_TOKENIZERS, Tokenizer, TokenType, byte_alphabet
+from .tokenizer import IGNORE_MERGES, PRE_TOKENIZERS, Tokenizer, TokenType, byte_alphabet, pre_tokenizer
 
 VERSION = 1
 """Of the section."""
@@ -65,7 +65,7 @@ def described(metadata: Mapping[str, Any]) -> list[Any]:
     tokenizer = tokenizer_of(metadata)
     if type(tokenizer) is not Tokenizer:
         raise UnsupportedError("the model's tokenizer is a file 'tokenizer.json', which only Python reads")
-    pre = metadata.get(f"{_PREFIX}pre") or "default"
+    pre = pre_tokenizer(metadata.get(f"{_PREFIX}pre"))
     if tokenizer.kind == "gpt2":
         merges = _merges(tokenizer.tokens, metadata[f"{_PREFIX}merges"])
         patterns = [parsed(expression) for expression in PRE_TOKENIZERS[pre]]
