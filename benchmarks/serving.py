@@ -3,6 +3,7 @@
 
     python benchmarks/serving.py smollm2 --clients 8 --seconds 30
     python benchmarks/serving.py smollm2 --clients 8 --seconds 30 --rounds 3 --vs llama.cpp --python OTHER/bin/python
+    python benchmarks/serving.py smollm2 --both --python OTHER/bin/python --json > serving.json
 
 starts `rlx serve` of this environment; with --vs also llama-cpp-python's server of another one, in turns. All read
 their answers as streams, of the same number of tokens: the end of the model's turn is forbidden by a bias. What is
@@ -11,7 +12,11 @@ printed, a line for each round:
 - tokens per second of all clients, and requests;
 - percentiles 50, 95 and 99 of the time to the first token, and between tokens, in ms;
 - what was lost: replies of another status, and streams that ended without their tokens;
-- resident memory of the server, in MB, after a fifth of the time, and at its end.
+- resident memory of the server, in MB, after half of the time, and at its end.
+
+--both does what needs an idle machine in one run: `LONG` clients of our server for `LONG_SECONDS`, then rounds in turns
+with llama.cpp's. It fails, by its status, where something was lost, or memory grew by more than --growth meanwhile;
+--json prints all figures. Of rates that are compared medians of rounds count; the ratio of each round is there, too.
 """
 
 from __future__ import annotations
@@ -37,6 +42,7 @@ from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models.hub import resolve
 
 HOST = "127.0.0.1"
+LONG, LONG_SECONDS = 64, 300.0
 TOPICS = ("rain", "the sea", "a clock", "bread", "winter", "a bridge", "music", "a lighthouse", "tea", "maps", "stone")
 
 
@@ -65,12 +71,40 @@ class Round:
         def percentiles(times: list[float]) -> str:
             return " ".join(f"{1000 * value:.0f}" for value in np.percentile(times or [0], [50, 95, 99]))
 
-        memory = self.memory or [0.0]
+        before, after = self.kept
         return (
-            f"{self.tokens / self.seconds:7.1f} tokens/s, {self.requests} requests, {self.lost} lost; "
+            f"{self.rate:7.1f} tokens/s, {self.requests} requests, {self.lost} lost; "
             f"first {percentiles(self.first)} ms; between {percentiles(self.between)} ms; "
-            f"memory {memory[len(memory) // 5]:.0f} to {memory[-1]:.0f} MB"
+            f"memory {before:.0f} to {after:.0f} MB"
         )
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second."""
+        return self.tokens / self.seconds
+
+    @property
+    def kept(self) -> tuple[float, float]:
+        """MB of the server after half of the time, when what it keeps of prompts is full, and at the end."""
+        memory = self.memory or [0.0]
+        return memory[len(memory) // 2], memory[-1]
+
+    def to_dict(self) -> dict[str, object]:
+        """It as JSON can write it; times in ms."""
+        marks = {f"p{mark}": mark for mark in (50, 95, 99)}
+        first, between = (
+            {name: round(1000 * float(np.percentile(times or [0], mark)), 1) for name, mark in marks.items()}
+            for times in (self.first, self.between)
+        )
+        own = {"tokens_per_second": round(self.rate, 2), "requests": self.requests, "lost": self.lost}
+        memory = {f"memory_{word}": round(own, 1) for word, own in zip(("before", "after"), self.kept, strict=True)}
+        return {**own, "first_ms": first, "between_ms": between, **memory, "seconds": round(self.seconds, 1)}
+
+    def faults(self, growth: float) -> list[str]:
+        """What is wrong: answers that were lost, and memory that grew by more than a share of it."""
+        before, after = self.kept
+        grew = [f"memory grew from {before:.0f} to {after:.0f} MB"] if after > before * (1 + growth) else []
+        return ([f"{self.lost} of {self.lost + self.requests} answers were lost"] if self.lost else []) + grew
 
 
 def free_port() -> int:
@@ -148,11 +182,11 @@ def ask(port: int, body: dict[str, object], tokens: int, found: Round, turn: thr
             found.lost += 1
 
 
-def load(port: int, pid: int, model: str, eos: int, options: argparse.Namespace) -> Round:
-    """Asks a server for some seconds; requests that have begun are waited for."""
+def load(port: int, pid: int, eos: int, options: argparse.Namespace, clients: int, seconds: float) -> Round:
+    """So many clients ask a server for some seconds; requests that have begun are waited for."""
     found, turn = Round(), threading.Lock()
     begin = time.perf_counter()
-    end = begin + options.seconds
+    end = begin + seconds
 
     def client(number: int) -> None:
         count = number
@@ -160,7 +194,7 @@ def load(port: int, pid: int, model: str, eos: int, options: argparse.Namespace)
             topic = TOPICS[count % len(TOPICS)]
             text = f"Write {3 + count % 5} sentences about {topic}. {'Be precise and vivid. ' * (count % 7)}"
             body: dict[str, object] = {
-                "model": model,
+                "model": "model",
                 "messages": [{"role": "user", "content": text}],
                 "max_tokens": options.tokens,
                 "temperature": 0,
@@ -168,9 +202,9 @@ def load(port: int, pid: int, model: str, eos: int, options: argparse.Namespace)
                 "logit_bias": {str(eos): -100},
             }
             ask(port, body, options.tokens, found, turn)
-            count += options.clients
+            count += clients
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(options.clients)]
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
@@ -180,39 +214,74 @@ def load(port: int, pid: int, model: str, eos: int, options: argparse.Namespace)
     return found
 
 
+class Servers:
+    """Both servers of one model, each started anew for a round."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        path = resolve(options.model)
+        self._eos = int(GGUFFile(path).metadata["tokenizer.ggml.eos_token_id"])  # type: ignore[call-overload]
+        self._options, self._port = options, free_port()
+        shared = ["--host", HOST, "--port", str(self._port)]
+        ours = [sys.executable, "-m", "rlx_mlir.tools.cli", "serve", str(path), *shared, "--name", "model"]
+        ours += ["--threads", str(options.threads), "--context", str(options.context), "--queue", "1024"]
+        theirs = [options.python, "-m", "llama_cpp.server", "--model", str(path), *shared, "--model_alias", "model"]
+        theirs += ["--n_ctx", str(options.context), "--n_threads", str(options.threads)]
+        theirs += ["--n_threads_batch", str(options.threads), "--interrupt_requests", "false"]
+        self._commands = {"rlx": [*ours, "--activations", options.activations], "llama.cpp": theirs}
+
+    def round(self, name: str, clients: int, seconds: float) -> Round:
+        """What clients of one saw."""
+        own = ["--sequences", str(min(clients, 64))] if name == "rlx" else []
+        with running([*self._commands[name], *own], self._port) as pid:
+            found = load(self._port, pid, self._eos, self._options, clients, seconds)
+        print(f"{name:9s} {clients:3d} clients {found.line()}", file=sys.stderr, flush=True)
+        return found
+
+
+def compared(rounds: dict[str, list[Round]]) -> dict[str, float | list[float]]:
+    """Rates of rlx in those of llama.cpp: of medians, and of each round."""
+    ours, theirs = ([own.rate for own in rounds[name]] for name in ("rlx", "llama.cpp"))
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    return {"ratio": round(ratio, 3), "of_rounds": [round(a / b, 3) for a, b in zip(ours, theirs, strict=True)]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a .gguf file, or the name of a known model")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=None, help="1, and 3 of --both")
     parser.add_argument("--tokens", type=int, default=64, help="of each answer")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--activations", default="auto", help="of rlx")
     parser.add_argument("--vs", choices=["llama.cpp"])
+    parser.add_argument("--both", action="store_true", help="many clients for long, and rounds beside llama.cpp")
+    parser.add_argument("--long-clients", type=int, default=LONG, help="of --both")
+    parser.add_argument("--long-seconds", type=float, default=LONG_SECONDS, help="of --both")
+    parser.add_argument("--growth", type=float, default=0.03, help="share of memory that may be added meanwhile")
     parser.add_argument("--python", default=sys.executable, help="interpreter that has llama-cpp-python[server]")
+    parser.add_argument("--json", action="store_true", help="print all figures at the end")
     options = parser.parse_args()
-    path = resolve(options.model)
-    eos = int(GGUFFile(path).metadata["tokenizer.ggml.eos_token_id"])  # type: ignore[call-overload]
-    port = free_port()
-    shared = ["--host", HOST, "--port", str(port)]
-    ours = [sys.executable, "-m", "rlx_mlir.tools.cli", "serve", str(path), *shared, "--name", "model"]
-    ours += ["--threads", str(options.threads), "--context", str(options.context), "--queue", "1024"]
-    ours += ["--sequences", str(min(options.clients, 64)), "--activations", options.activations]
-    theirs = [options.python, "-m", "llama_cpp.server", "--model", str(path), *shared, "--model_alias", "model"]
-    theirs += ["--n_ctx", str(options.context), "--n_threads", str(options.threads)]
-    theirs += ["--n_threads_batch", str(options.threads), "--interrupt_requests", "false"]
-    rates: dict[str, list[float]] = {}
-    for _ in range(options.rounds):
-        for name, command in (("rlx", ours), *([("llama.cpp", theirs)] if options.vs else [])):
-            with running(command, port) as pid:
-                found = load(port, pid, "model", eos, options)
-            rates.setdefault(name, []).append(found.tokens / found.seconds)
-            print(f"{name:9s} {found.line()}", flush=True)
-    medians = {name: statistics.median(own) for name, own in rates.items()}
-    if options.vs:
-        print(f"rlx is {medians['rlx'] / medians['llama.cpp']:.2f} times as fast (medians of {options.rounds})")
+    servers, faults, found = Servers(options), list[str](), dict[str, object]()
+    if options.both:
+        long = servers.round("rlx", options.long_clients, options.long_seconds)
+        found["long"] = {"clients": options.long_clients, **long.to_dict()}
+        faults += long.faults(options.growth)
+    names = ["rlx", "llama.cpp"] if options.both or options.vs else ["rlx"]
+    rounds: dict[str, list[Round]] = {name: [] for name in names}
+    for _ in range(options.rounds or (3 if options.both else 1)):
+        for name in names:
+            rounds[name].append(servers.round(name, options.clients, options.seconds))
+    faults += [f"{own.lost} answers of rlx were lost" for own in rounds["rlx"] if own.lost]
+    found["rounds"] = {name: [own.to_dict() for own in each] for name, each in rounds.items()}
+    if len(names) > 1:
+        found["rlx_to_llama.cpp"] = ratios = compared(rounds)
+        print(f"rlx is {ratios['ratio']:.2f} times as fast (medians of {len(rounds['rlx'])})", file=sys.stderr)
+    if options.json:
+        print(json.dumps({**found, "clients": options.clients, "faults": faults}, indent=1))
+    if faults:
+        raise SystemExit("; ".join(faults))
 
 
 if __name__ == "__main__":

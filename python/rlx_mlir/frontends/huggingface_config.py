@@ -184,6 +184,8 @@ class _Reader:
             values |= self._latents()
         if self.family.delta:
             values |= self._deltas(values["block_count"])
+        if self.family.convs:
+            values |= self._convs(values)
         if self.family.name == "minicpm":
             values |= self._scales(values["block_count"], hidden)
         if self.family.only_attention:
@@ -196,6 +198,25 @@ class _Reader:
         if "attn_logit_softcapping" in self.family.numbers:  # here absence is none, whatever a GGUF file's means
             values = {"attn_logit_softcapping": 0.0, "final_logit_softcapping": 0.0, **values}
         return values
+
+    def _convs(self, sizes: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+        """The layers with short convolutions, which have no heads of keys, and the width of networks."""
+        content, layers = self.document.content, sizes["block_count"]
+        if content.get("layer_types") is not None:
+            convs = self._kinds(layers, {"conv": True, "full_attention": False})
+        else:
+            given = content.get("full_attn_idxs")
+            if not isinstance(given, list) or not all(type(each) is int and 0 <= each < layers for each in given):
+                raise self.document.fail("full_attn_idxs", f"a list of layers below {layers}", given)
+            convs = np.array([layer not in given for layer in range(layers)], np.bool_)
+        width = self.document.integer("block_ff_dim", default=sizes["feed_forward_length"])
+        if self.flag("block_auto_adjust_ff_dim"):
+            multiple = self.document.integer("block_multiple_of", default=self._default("block_multiple_of"))
+            width = int(self.number("block_ffn_dim_multiplier") * int(2 * width / 3))
+            width = -(-width // multiple) * multiple
+        heads = np.where(convs, 0, sizes["attention.head_count_kv"]).astype(np.int32)
+        taps = self.document.integer("conv_L_cache", default=self._default("conv_L_cache"))
+        return {"attention.head_count_kv": heads, "feed_forward_length": width, "shortconv.l_cache": taps}
 
     def _scales(self, layers: int, hidden: int) -> dict[str, MetadataValue]:
         """What MiniCPM multiplies rows of the table and what layers add by, and divides logits by."""

@@ -45,6 +45,8 @@ _BOTH_NORMS = {
 OUTSIDE: Mapping[str, str] = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
+    "model.norm.bias": "output_norm.bias",
+    "model.embedding_norm.weight": "token_embd_norm.weight",
     "lm_head.weight": "output.weight",
 }
 """Tensors outside of the layers."""
@@ -127,6 +129,8 @@ class Family:
         delta: layers have a gated delta rule in place of attention where `layer_types` says so, or all but every so
             many; and there may be a layer that predicts further ahead, by names of its own (`mtp_num_hidden_layers`).
         grouped: of such layers, files have heads in the order of folders, see `huggingface_delta`.
+        convs: layers have a short convolution in place of attention where `layer_types` says so, or but for some
+            (`full_attn_idxs`), and networks may be narrower than `intermediate_size` says.
         part: the entry of `config.json` that describes the language model, where that is one part of several, of which
             the others are for what isn't text, and aren't read; empty where it is the whole.
     """
@@ -153,6 +157,7 @@ class Family:
     ahead: str = ""
     delta: bool = False
     grouped: bool = False
+    convs: bool = False
     part: str = ""
 
 
@@ -323,6 +328,23 @@ _GRANITE = Family(
     refused=_NO_BIASES,
 )
 
+_COHERE2 = Family(
+    "cohere2",
+    "cohere2",
+    {name: own for name, own in _LLAMA.items() if own != "ffn_norm"},
+    numbers={"layer_norm_eps": "attention.layer_norm_epsilon", "logit_scale": "logit_scale"},
+    defaults={
+        "layer_norm_eps": 1e-5,
+        "logit_scale": 0.0625,
+        "tie_word_embeddings": True,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 4,
+    },
+    windows="period",
+    refused=_NO_BIASES,
+    own_order=True,
+)
+
 _QWEN3_NEXT = replace(
     _QWEN35_EXPERTS,
     name="qwen3_next",
@@ -411,6 +433,67 @@ FAMILIES: dict[str, Family] = {
             {**_OLMO2.layer},
             defaults={"sliding_window": 4096, "sliding_window_pattern": 4, "rms_norm_eps": 1e-5},
             windows="period",
+        ),
+        Family(
+            "lfm2",
+            "lfm2",
+            {
+                **{name: own for name, own in _ATTENTION.items() if own != "attn_output"},
+                "self_attn.out_proj": "attn_output",
+                "self_attn.q_layernorm": "attn_q_norm",
+                "self_attn.k_layernorm": "attn_k_norm",
+                **{f"conv.{word}": f"shortconv.{word}" for word in ("in_proj", "conv", "out_proj")},
+                "feed_forward.w1": "ffn_gate",
+                "feed_forward.w2": "ffn_down",
+                "feed_forward.w3": "ffn_up",
+                "operator_norm": "attn_norm",
+                "ffn_norm": "ffn_norm",
+            },
+            numbers={"norm_eps": "attention.layer_norm_rms_epsilon"},
+            defaults={
+                "num_key_value_heads": 8,
+                "norm_eps": 1e-5,
+                "rope_theta": 1e6,
+                "tie_word_embeddings": True,
+                "conv_L_cache": 3,
+                "block_multiple_of": 256,
+                "block_ffn_dim_multiplier": 1.0,
+                "block_auto_adjust_ff_dim": True,
+            },
+            refused={"conv_bias": (None, False), "tie_embedding": (None, True)},
+            convs=True,
+        ),
+        _COHERE2,
+        replace(
+            _COHERE2,
+            name="cohere",
+            architecture="command-r",
+            windows="",
+            defaults={**_COHERE2.defaults, "rope_theta": 5e5},
+            refused={**_NO_BIASES, "use_qk_norm": (None, False)},
+        ),
+        Family(
+            "stablelm",
+            "stablelm",
+            _LLAMA,
+            numbers={"layer_norm_eps": "attention.layer_norm_epsilon"},
+            defaults={"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25},
+            refused={"qk_layernorm": (None, False), "use_parallel_residual": (None, False)},
+        ),
+        Family(
+            "starcoder2",
+            "starcoder2",
+            {**_LLAMA, "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+            numbers={"norm_epsilon": "attention.layer_norm_epsilon"},
+            defaults={
+                "norm_epsilon": 1e-5,
+                "num_key_value_heads": 2,
+                "tie_word_embeddings": True,
+                "hidden_act": _GELU[0],
+            },
+            activations=_GELU,
+            windows="all",
+            refused={"use_bias": (None, True)},
         ),
         Family("minicpm", "minicpm", _LLAMA, defaults={"tie_word_embeddings": True, "rms_norm_eps": 1e-6}),
         Family(

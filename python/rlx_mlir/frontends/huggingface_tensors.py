@@ -171,6 +171,14 @@ class FolderTensors:
             return False
         if self._order is not None and layer is not None and self._take_delta(part, info, name):
             return True
+        if family.convs and name.endswith("shortconv.conv.weight"):
+            if len(info.shape) != 3 or info.shape[1] != 1:
+                raise ModelFileError(
+                    f"'{info.name}' must be [channels, 1, taps], but is {list(info.shape)}", path=self._path
+                )
+            shape = (info.shape[0], info.shape[2])
+            self._make(name, shape, "f32", lambda: self._values(part, info).astype(np.float32).reshape(shape))
+            return True
         if name.endswith(_SINGLE_ROWS) and info.shape[:1] == (1,):
             info = replace(info, shape=info.shape[1:])
         if family.plus_one and name.endswith("norm.weight") and not name.endswith("ssm_norm.weight"):

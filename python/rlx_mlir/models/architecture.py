@@ -10,7 +10,9 @@ What is in brackets is an architecture's choice, as are the function ``act``, ho
 which layers see a window of the last keys only, whether softmax has a sink, what scores, sums, rows of the table and
 logits are multiplied by, whether keys and values are products with a token or with a latent that is made of it, and
 whether the second line is one network or some of many that a router chooses; and in some layers a state of one size
-stands in the place of attention (`delta`). Norms divide by the root of the mean square.
+stands in the place of attention (`delta`). Norms divide by the root of the mean square, in some after the mean was
+subtracted. In some the second line reads what the first one does, and both are added to x; and in some its network has
+no gate, and is (act(n Wu)) Wd.
 """
 
 from __future__ import annotations
@@ -179,6 +181,12 @@ class Architecture:
         norms_rotated: they are normed after that.
         folder_order: rows of queries and keys are in the order of folders, whatever `rope_style` is.
         needs: keys that a file must have, beside those that all must.
+        layer_norms: norms subtract the mean first.
+        norm_biases: something is added behind them.
+        parallel: attention and the feed-forward network read the same, and both are added to what the layer reads.
+        gate: the feed-forward network has one.
+        ffn_biases: its products have biases.
+        multiplied_logits: logits are multiplied by what files call their scale, not divided.
         pre_norms: what attention and the feed-forward network read is normed.
         ffn_norm: what files call the norm of what the feed-forward network reads.
         post_norms: what they give is normed, before it is added.
@@ -200,6 +208,8 @@ class Architecture:
         delta: most layers have a gated delta rule in place of attention, see `delta.Delta`.
         grouped: in such layers heads of values that share a head of keys are beside each other, and one product gives
             strengths and decays, of one head of keys after another.
+        convs: layers without heads of keys and values have a short convolution, see `short_conv`.
+        renamed: what files call some tensors that have another name here.
         recurs: the rules of tensors are those of such a layer.
         predicts: files may have a layer that predicts the token after the next one, see `prediction`.
         reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
@@ -216,6 +226,12 @@ class Architecture:
     norms_rotated: bool = False
     folder_order: bool = False
     needs: tuple[str, ...] = ()
+    layer_norms: bool = False
+    norm_biases: bool = False
+    parallel: bool = False
+    gate: bool = True
+    ffn_biases: bool = False
+    multiplied_logits: bool = False
     pre_norms: bool = True
     ffn_norm: str = "ffn_norm"
     post_norms: bool = False
@@ -234,6 +250,8 @@ class Architecture:
     gated: bool = False
     delta: bool = False
     grouped: bool = False
+    convs: bool = False
+    renamed: Mapping[str, str] = field(default_factory=dict)
     recurs: bool = False
     predicts: bool = False
     reads: frozenset[str] = frozenset()
@@ -255,7 +273,7 @@ class Architecture:
 
     @cached_property
     def with_delta(self) -> Architecture:
-        """That of layers with a gated delta rule in place of attention."""
+        """That of layers with a gated delta rule, or a short convolution, in place of attention."""
         return replace(self, recurs=True)
 
     @property
@@ -273,7 +291,7 @@ class Architecture:
         """Tensors outside the layers."""
         return (
             TensorRule("token_embd.weight", ("vocab", "hidden")),
-            TensorRule("output_norm.weight", ("hidden",)),
+            *self._norm("output_norm"),
             TensorRule("output.weight", ("vocab", "hidden"), optional=True),
             *(TensorRule(name, ("rope_pairs",), optional=True) for name in self.rope_factors),
         )
@@ -281,16 +299,22 @@ class Architecture:
     @property
     def layer_tensors(self) -> tuple[TensorRule, ...]:
         """Tensors of each layer, in the order of use."""
-        rules = [TensorRule("attn_norm.weight", ("hidden",))] if self.pre_norms else []
-        rules += self._of_deltas if self.recurs else self._of_latents if self.latent else self._of_heads
+        rules = self._norm("attn_norm") if self.pre_norms else []
+        recurrent = self._of_convs if self.convs else self._of_deltas
+        rules += recurrent if self.recurs else self._of_latents if self.latent else self._of_heads
         if self.post_norms:
             rules.append(TensorRule("post_attention_norm.weight", ("hidden",)))
-        if self.pre_norms:
-            rules.append(TensorRule(f"{self.ffn_norm}.weight", ("hidden",)))
+        if self.pre_norms and not self.parallel:
+            rules += self._norm(self.ffn_norm)
         rules += self._feed_forward
         if self.post_norms:
             rules.append(TensorRule("post_ffw_norm.weight", ("hidden",)))
         return tuple(rules)
+
+    def _norm(self, name: str) -> list[TensorRule]:
+        """Tensors of the norm of what a layer reads."""
+        words = ("weight", "bias") if self.norm_biases else ("weight",)
+        return [TensorRule(f"{name}.{word}", ("hidden",)) for word in words]
 
     @property
     def _of_heads(self) -> list[TensorRule]:
@@ -327,6 +351,15 @@ class Architecture:
         ]
 
     @property
+    def _of_convs(self) -> list[TensorRule]:
+        """Likewise, of a short convolution."""
+        return [
+            TensorRule("shortconv.in_proj.weight", ("conv_inputs", "hidden")),
+            TensorRule("shortconv.conv.weight", ("hidden", "taps"), dense=True),
+            TensorRule("shortconv.out_proj.weight", ("hidden", "hidden")),
+        ]
+
+    @property
     def _of_latents(self) -> list[TensorRule]:
         """Likewise, where keys and values are made of a latent; those of `attn_k_b` are transposed, for each head."""
         rules = [TensorRule("attn_q.weight", ("latent_queries", "hidden"))]
@@ -348,7 +381,10 @@ class Architecture:
     @property
     def _feed_forward(self) -> tuple[TensorRule, ...]:
         if not self.experts:
-            return _gated("", "ffn")
+            own = _gated("", "ffn")[0 if self.gate else 1 :]
+            widths = {"gate": "ffn", "up": "ffn", "down": "hidden"}
+            biases = (TensorRule(f"{name}.bias", (widths[name[4:]],)) for name in (rule.name[:-7] for rule in own))
+            return (*own, *biases) if self.ffn_biases else own
         rules = (TensorRule("ffn_gate_inp.weight", ("experts", "hidden")), *_gated("_exps", "expert_ffn", "experts"))
         if self.experts.biases:
             widths = {"gate": "expert_ffn", "up": "expert_ffn", "down": "hidden"}
@@ -361,6 +397,11 @@ class Architecture:
         if self.experts.shared or self.experts.shared_count:
             rules += _gated("_shexp", "shared_ffn")
         return rules
+
+    @property
+    def eps_key(self) -> str:
+        """What is added under the root of norms, by its key."""
+        return f"attention.layer_norm{'' if self.layer_norms else '_rms'}_epsilon"
 
     @property
     def refused(self) -> dict[str, tuple[object, ...]]:
@@ -426,6 +467,16 @@ _QWEN35 = Architecture(
     delta=True,
     predicts=True,
     reads=_SECTIONS,
+)
+_COHERE2 = Architecture(
+    "cohere2",
+    rope_style="interleaved",
+    folder_order=True,
+    layer_norms=True,
+    parallel=True,
+    multiplied_logits=True,
+    local=LocalLayers(period=4, rotate_alone=True),
+    reads=frozenset({"logit_scale"}),
 )
 _QWEN2 = Architecture("qwen2", rope_style="half", qkv_bias=True, local=_ALL_LOCAL)
 _QWEN3 = Architecture("qwen3", rope_style="half", head_norms="head", local=_ALL_LOCAL)
@@ -499,8 +550,37 @@ ARCHITECTURES: dict[str, Architecture] = {
             post_norms=True,
             joined=_JOINED,
         ),
+        Architecture(
+            "lfm2",
+            rope_style="half",
+            head_norms="head",
+            convs=True,
+            renamed={"token_embd_norm.weight": "output_norm.weight"},
+        ),
         Architecture("ernie4_5", rope_style="interleaved", folder_order=True),
         Architecture("hunyuan-dense", rope_style="half", head_norms="head", norms_rotated=True),
+        _COHERE2,
+        replace(_COHERE2, name="command-r", local=None),
+        Architecture(
+            "stablelm",
+            rope_style="half",
+            layer_norms=True,
+            norm_biases=True,
+            qkv_bias=True,
+            some_biases=True,
+        ),
+        Architecture(
+            "starcoder2",
+            rope_style="half",
+            layer_norms=True,
+            norm_biases=True,
+            qkv_bias=True,
+            output_bias=True,
+            gate=False,
+            ffn_biases=True,
+            activation="gelu_approx",
+            local=_ALL_LOCAL,
+        ),
         Architecture("smollm3", rope_style="interleaved", unrotated_period=4, local=_ALL_LOCAL),
         Architecture(  # and OLMo 3, whose files give a window
             "olmo2",

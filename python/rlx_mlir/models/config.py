@@ -21,8 +21,10 @@ from .architecture import ARCHITECTURES, LONG_ROPE_FACTORS, ROPE_FACTORS, Archit
 from .caches import check_kv_dtype
 from .delta import Delta
 from .latent import Latent
+from .recurrent import convs_of, delta_of
 from .rope import Yarn, frequencies
 from .routing import BY_SOFTMAX, OF_CHOSEN, Routing
+from .short_conv import ShortConv
 
 WEIGHT_TYPES = frozenset(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.is_weight)
 """Types that a weight matrix may have."""
@@ -50,7 +52,7 @@ class ModelConfig:
         shared_ffn: width inside of the network that all tokens have beside their experts; 0 where there is none.
         vocab: token ids.
         context: positions that the model was made for.
-        eps: of the RMS norms.
+        eps: of the norms.
         rope_style: which elements rotate together, see `Architecture`.
         rope_base, rope_dims, rope_scale: positions are rotated in the first ``rope_dims`` elements of a head, pair i
             by ``position / (rope_scale * rope_base^(2i / rope_dims))``.
@@ -113,7 +115,7 @@ class ModelConfig:
     latent: Latent | None = None
     routing: Routing = field(default=BY_SOFTMAX, repr=False)
     dense_layers: int = field(default=0, repr=False)
-    delta: Delta | None = field(default=None, repr=False)
+    delta: Delta | ShortConv | None = field(default=None, repr=False)
     predicts: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -220,12 +222,8 @@ class ModelConfig:
         plan = self.plan
         choices: list[object] = [plan.qkv_bias, plan.head_norms, not plan.pre_norms, plan.post_norms, plan.sinks]
         choices += [self.local, self.unrotated, self.experts, self.attention_softcap, self.residual_scale != 1.0]
-        choices += [
-            plan.norms_rotated,
-            self.rope_style == "half" and self.rope_dims < self.head_dim,
-            self.latent,
-            plan.gated,
-        ]
+        choices += [self.rope_style == "half" and self.rope_dims < self.head_dim, self.latent, plan.gated]
+        choices += [plan.norms_rotated, plan.layer_norms, plan.parallel, not plan.gate, plan.ffn_biases]
         return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
 
     @property
@@ -303,7 +301,7 @@ def _check_kind(file: ModelFile) -> None:
         )
 
 
-class _Keys:
+class Keys:
     """Metadata of one architecture, each value checked as it is read."""
 
     def __init__(self, file: ModelFile, prefix: str) -> None:
@@ -367,7 +365,7 @@ class _Keys:
 
 def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataValue]:
     """The fields of `ModelConfig` that the metadata gives; vocab from the embedding table."""
-    keys = _Keys(file, architecture.name)
+    keys = Keys(file, architecture.name)
     _refuse(keys, architecture)
     keys.require(
         (
@@ -375,7 +373,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
             "context_length",
             "embedding_length",
             "attention.head_count",
-            "attention.layer_norm_rms_epsilon",
+            architecture.eps_key,
             *architecture.needs,
         )
     )
@@ -385,7 +383,8 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
         raise keys.fail("block_count", f"at most the number of tensors, {len(file.tensors)}", layers)
     budgets.check("layers", layers, f"{_where(file)}metadata '{keys.prefix}.block_count'")
     hidden, heads = keys.integer("embedding_length", 0), keys.integer("attention.head_count", 0)
-    kv_heads = keys.integer("attention.head_count_kv", heads)
+    kv_heads, convs = convs_of(keys, layers, heads, hidden) if architecture.convs else (None, None)
+    kv_heads = keys.integer("attention.head_count_kv", heads) if kv_heads is None else kv_heads
     if heads % kv_heads:
         raise keys.fail("attention.head_count", f"a multiple of the key/value heads, {kv_heads}", heads)
     latent = _latent(keys, kv_heads) if architecture.latent else None
@@ -409,7 +408,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
         **_feed_forward(keys, architecture),
         "vocab": vocab or declared,
         "context": context,
-        "eps": keys.number("attention.layer_norm_rms_epsilon", 0),
+        "eps": keys.number(architecture.eps_key, 0),
         **_rope(keys, architecture, layers, rotated, context),
         **_local_layers(keys, architecture, layers, context),
         **_factors(keys, architecture, hidden, scale * _stretched_scale(keys) if latent else scale),
@@ -417,12 +416,12 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
         "latent": latent,
         "routing": _routing(keys, architecture.experts),
         "dense_layers": _dense_layers(keys, layers) if architecture.experts and architecture.experts.routed else 0,
-        "delta": _delta(keys, layers) if architecture.delta else None,
+        "delta": delta_of(keys, layers) if architecture.delta else convs,
         "predicts": predicted > 0,
     }
 
 
-def _predicted(keys: _Keys) -> int:
+def _predicted(keys: Keys) -> int:
     """How many of the layers predict further ahead: one, or none."""
     found = keys.integer("nextn_predict_layers", 0, least=0)
     if found > 1:
@@ -432,28 +431,7 @@ def _predicted(keys: _Keys) -> int:
     return found
 
 
-def _delta(keys: _Keys, layers: int) -> Delta | None:
-    """The layers whose past is a state of one size; None where all have attention."""
-    names = ("group_count", "time_step_rank", "state_size", "conv_kernel", "inner_size")
-    keys.require(f"ssm.{name}" for name in names)
-    groups, values, size, taps, inner = (keys.integer(f"ssm.{name}", 0) for name in names)
-    if values % groups:
-        raise keys.fail("ssm.time_step_rank", f"a multiple of the heads of keys, {groups}", values)
-    if inner != values * size:
-        raise keys.fail("ssm.inner_size", f"{values} heads of {size} elements", inner)
-    if taps < 2:
-        raise keys.fail("ssm.conv_kernel", "at least 2", taps)
-    # Files count the layer that predicts further ahead among them, too.
-    count = keys.integer("block_count", 0)
-    recurs = keys.flags("attention.recurrent_layers", count)
-    if recurs is None:
-        interval = keys.integer("full_attention_interval", 4)
-        recurs = [(layer + 1) % interval != 0 for layer in range(layers)]
-    found = tuple(layer for layer in range(layers) if recurs[layer])
-    return Delta(groups, values, size, taps, found) if found else None
-
-
-def _latent(keys: _Keys, kv_heads: int) -> Latent:
+def _latent(keys: Keys, kv_heads: int) -> Latent:
     """What keys and values are made of. Of a head there are two widths: that of the cached row, and, by keys that end
     with `_mla`, that of the parts that stand for it in scores."""
     if keys.get("attention.key_length_mla") is None and keys.get("attention.kv_lora_rank") is not None:
@@ -477,7 +455,7 @@ def _latent(keys: _Keys, kv_heads: int) -> Latent:
     return Latent(rank, keys.integer("attention.q_lora_rank", 0, least=0), query - rotated, rotated, narrow)
 
 
-def _stretched_scale(keys: _Keys) -> float:
+def _stretched_scale(keys: Keys) -> float:
     """What scores of latents are multiplied by where YaRN stretches positions: the square of what grows with the
     logarithm of the factor. Files of other architectures multiply what rotates."""
     if keys.get("rope.scaling.type") != "yarn":
@@ -490,7 +468,7 @@ _SCORES = {0: "softmax", 1: "softmax", 2: "sigmoid"}
 """By the number of the function in files, of which 0 is none."""
 
 
-def _routing(keys: _Keys, kind: Experts | None) -> Routing:
+def _routing(keys: Keys, kind: Experts | None) -> Routing:
     """How experts are chosen."""
     if kind is None or not kind.routed:
         return OF_CHOSEN if kind is not None and kind.of_chosen else BY_SOFTMAX
@@ -512,7 +490,7 @@ def _routing(keys: _Keys, kind: Experts | None) -> Routing:
     return Routing(_SCORES[number], 1 if whole else groups, 1 if whole else own, scale)
 
 
-def _dense_layers(keys: _Keys, layers: int) -> int:
+def _dense_layers(keys: Keys, layers: int) -> int:
     """How many of the first layers have no experts."""
     found = keys.integer("leading_dense_block_count", 0, least=0)
     if found:
@@ -520,7 +498,7 @@ def _dense_layers(keys: _Keys, layers: int) -> int:
     return min(found, layers)
 
 
-def _head_dim(keys: _Keys, hidden: int, heads: int) -> int:
+def _head_dim(keys: Keys, hidden: int, heads: int) -> int:
     """The width of heads."""
     if keys.get("attention.key_length") is None and hidden % heads:
         raise keys.fail("embedding_length", f"a multiple of the heads, {heads}, where no key length is given", hidden)
@@ -535,7 +513,7 @@ def _head_dim(keys: _Keys, hidden: int, heads: int) -> int:
     return head_dim
 
 
-def _feed_forward(keys: _Keys, architecture: Architecture) -> dict[str, MetadataValue]:
+def _feed_forward(keys: Keys, architecture: Architecture) -> dict[str, MetadataValue]:
     """The fields of feed-forward networks."""
     if architecture.experts is None:
         keys.require(("feed_forward_length",))
@@ -560,9 +538,7 @@ def _feed_forward(keys: _Keys, architecture: Architecture) -> dict[str, Metadata
     }
 
 
-def _rope(
-    keys: _Keys, architecture: Architecture, layers: int, head_dim: int, context: int
-) -> dict[str, MetadataValue]:
+def _rope(keys: Keys, architecture: Architecture, layers: int, head_dim: int, context: int) -> dict[str, MetadataValue]:
     """The fields of rotations."""
     rope_dims = keys.integer("rope.dimension_count", head_dim)
     if rope_dims % 2 or rope_dims > head_dim:
@@ -590,7 +566,7 @@ def _rope(
     }
 
 
-def _yarn(keys: _Keys, base: float, original: int, whole: bool) -> Yarn | None:
+def _yarn(keys: Keys, base: float, original: int, whole: bool) -> Yarn | None:
     """In which pairs positions are stretched; None for all. `whole` is whether bounds are whole pairs by default."""
     mixed, stretched = keys.get("rope.scaling.yarn_ext_factor"), keys.get("rope.scaling.type") == "yarn"
     allowed = (None, -1.0, 0.0, 1.0) if stretched else (None, -1.0, 0.0)
@@ -608,7 +584,7 @@ def _yarn(keys: _Keys, base: float, original: int, whole: bool) -> Yarn | None:
     return Yarn(original, fast, slow, keys.flag("rope.scaling.yarn_truncate", whole))
 
 
-def _local_layers(keys: _Keys, architecture: Architecture, layers: int, context: int) -> dict[str, MetadataValue]:
+def _local_layers(keys: Keys, architecture: Architecture, layers: int, context: int) -> dict[str, MetadataValue]:
     """The fields that say which layers are local, and what they and the others do."""
     local = architecture.local
     window = keys.integer("attention.sliding_window", 0, least=0)
@@ -629,21 +605,22 @@ def _local_layers(keys: _Keys, architecture: Architecture, layers: int, context:
     return {"window": window if found else 0, "local": found, "local_rope_base": base, **alone}
 
 
-def _factors(keys: _Keys, architecture: Architecture, hidden: int, scale: float) -> dict[str, MetadataValue]:
+def _factors(keys: Keys, architecture: Architecture, hidden: int, scale: float) -> dict[str, MetadataValue]:
     """The fields that numbers are multiplied by, or bounded by; `scale` is that of scores by default."""
     capped, final = architecture.softcaps or (0.0, 0.0)
     table = math.sqrt(hidden) if architecture.scaled_embedding else 1.0
+    logits = keys.number("logit_scale", 1.0, zero=1.0)
     return {
         "attention_scale": keys.number("attention.scale", scale, zero=scale),
         "attention_softcap": keys.number("attn_logit_softcapping", capped, zero=0.0),
         "logit_softcap": keys.number("final_logit_softcapping", final, zero=0.0),
         "embedding_scale": keys.number("embedding_scale", table, zero=table),
         "residual_scale": keys.number("residual_scale", 1.0, zero=1.0),
-        "logit_scale": keys.number("logit_scale", 1.0, zero=1.0),
+        "logit_scale": 1 / logits if architecture.multiplied_logits else logits,
     }
 
 
-def _refuse(keys: _Keys, architecture: Architecture) -> None:
+def _refuse(keys: Keys, architecture: Architecture) -> None:
     found = [
         f"'{keys.prefix}.{key}' = {_short(keys.get(key))}"
         for key, neutral in architecture.refused.items()
@@ -677,7 +654,7 @@ def _short(value: object) -> str:
     return repr(value)[:80]
 
 
-def _rope_scale(keys: _Keys) -> float:
+def _rope_scale(keys: Keys) -> float:
     """What positions are divided by: 1 for the type ``none``. Where no type is given it is ``linear``.
 
     ``rope.scale_linear`` is the older name of the factor. Of either, 0 means 1.
@@ -699,6 +676,9 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
             rules[f"blk.{config.layers}.{rule.name}"] = rule
     sizes = config.sizes
     tensors = {**file.tensors}
+    for theirs, name in architecture.renamed.items():
+        if theirs in tensors and name not in tensors:
+            tensors[name] = tensors.pop(theirs)  # which is still read by the name that the file has
     for layer in range(config.layers if architecture.joined else 0):
         for joined, names in architecture.joined.items():
             _split(tensors, f"blk.{layer}.", joined, [(name, rules[f"blk.{layer}.{name}"]) for name in names], sizes)
@@ -784,4 +764,4 @@ def check_context(config: ModelConfig, context: int | None, default: int = 2048)
     return context
 
 
-__all__ = ["ModelConfig", "check_context"]
+__all__ = ["Keys", "ModelConfig", "check_context"]

@@ -35,7 +35,8 @@ from ..errors import GGUFError, InputError
 from ..frontends.model_file import ModelFile
 from .caches import cache_types, state_shapes
 from .config import ModelConfig
-from .delta_layers import DeltaRule, Past
+from .conv_layers import rule_of
+from .delta_layers import Past
 from .layers import (
     Layer,
     adapter_params,
@@ -195,11 +196,12 @@ def _built_settling(graph: GraphModule, config: ModelConfig) -> GraphModule:
     assert config.delta is not None
     states = _state_inputs(graph, config, 1)
     trails = {name: graph.input(name, [1, "seq", config.delta.trail]) for name in config.delta.trails()}
-    taps = [f"blk.{number}.ssm_conv1d.weight" for number in config.delta.layers]
-    params = weight_params(graph, config, taps)
+    layers = config.delta.layers
+    names = [f"blk.{number}.{name}" for number in layers for name in rule_of(graph, config, number, {}).settles_by]
+    params = weight_params(graph, config, names)
     outputs: dict[str, Value] = {}
-    for number in config.delta.layers:
-        rule = DeltaRule(graph, config, number, params)
+    for number in layers:
+        rule = rule_of(graph, config, number, params)
         outputs |= rule.settled(trails[f"trail_{number}"], Past.of(states, number)).named(number)
     graph.set_outputs(outputs, tied=states)
     return graph

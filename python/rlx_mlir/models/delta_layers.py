@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -24,16 +24,17 @@ class Past:
     """What is known of the tokens before: the states of a layer, see `delta`."""
 
     conv: Value
-    delta: Value
+    delta: Value | None = None
 
     @classmethod
     def of(cls, states: Mapping[str, Value], layer: int) -> Past:
         """That of a layer among the states of all."""
-        return cls(states[f"conv_{layer}"], states[f"delta_{layer}"])
+        return cls(states[f"conv_{layer}"], states.get(f"delta_{layer}"))
 
     def named(self, layer: int) -> dict[str, Value]:
         """The states by name."""
-        return {f"conv_{layer}": self.conv, f"delta_{layer}": self.delta}
+        memory = {} if self.delta is None else {f"delta_{layer}": self.delta}
+        return {f"conv_{layer}": self.conv, **memory}
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,10 @@ class DeltaRule:
         graph: where it is built.
         config, number: of the model, and which layer it is.
         params: the weights' parameters, by name.
+        settles_by: the weights of a layer that `settled` reads.
     """
+
+    settles_by: ClassVar[tuple[str, ...]] = ("ssm_conv1d.weight",)
 
     graph: GraphModule
     config: ModelConfig
@@ -72,7 +76,7 @@ class DeltaRule:
         normed = graph.rms_norm(o, self._param("ssm_norm.weight"), eps=self.config.eps, name="ssm_norm")
         gated = graph.mul(normed, graph.silu(gate, name="attn_gate"), name="ssm_norm")
         rows = graph.reshape(gated, [batch, length, delta.values * delta.size], name="ssm_norm")
-        left = None if past is None else Past(self._last_rows(mixed, past), memory)
+        left = None if past is None else Past(self._rows_left(mixed, past), memory)
         return product(rows, "ssm_out"), trail, left
 
     def settled(self, trail: Value, past: Past) -> Past:
@@ -84,12 +88,12 @@ class DeltaRule:
             for start in (delta.channels, delta.channels + delta.values)
         )
         _, memory = self._steps(mixed, decay, beta, past)
-        return Past(self._last_rows(mixed, past), memory)
+        return Past(self._rows_left(mixed, past), memory)
 
     @property
     def _delta(self) -> Delta:
         delta = self.config.delta
-        assert delta is not None
+        assert isinstance(delta, Delta)
         return delta
 
     def _param(self, name: str) -> Value:
@@ -154,13 +158,17 @@ class DeltaRule:
         several = graph.concat([one] * times, axis=3, name="delta")
         return graph.reshape(several, [batch, length, delta.values, delta.size], name="delta")
 
-    def _last_rows(self, mixed: Value, past: Past) -> Value:
+    def _rows_left(self, mixed: Value, past: Past) -> Value:
         """What the next token's channels see."""
-        graph, kept = self.graph, self._delta.taps - 1
-        rows, length = graph.concat([past.conv, mixed], axis=1, name="conv"), mixed.shape[1]
-        if isinstance(length, int):
-            return graph.narrow(rows, 1, length, kept, name="conv")
-        return graph.dynamic_slice(rows, graph.dim(mixed, 1, "i32", name="conv"), kept, 1, name="conv")
+        return last_rows(self.graph, mixed, past.conv, self._delta.taps - 1)
 
 
-__all__ = ["DeltaRule", "Past"]
+def last_rows(graph: GraphModule, mixed: Value, before: Value, kept: int) -> Value:
+    """The last rows, [B, kept, channels], of some that are behind as many others, [B, S, channels]."""
+    rows, length = graph.concat([before, mixed], axis=1, name="conv"), mixed.shape[1]
+    if isinstance(length, int):
+        return graph.narrow(rows, 1, length, kept, name="conv")
+    return graph.dynamic_slice(rows, graph.dim(mixed, 1, "i32", name="conv"), kept, 1, name="conv")
+
+
+__all__ = ["DeltaRule", "Past", "Product", "last_rows"]

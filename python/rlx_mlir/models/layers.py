@@ -16,7 +16,8 @@ from ..errors import UnsupportedError
 from .architecture import LONG_ROPE_FACTORS, ROPE_FACTORS
 from .caches import schemes
 from .config import ModelConfig
-from .delta_layers import DeltaRule, Past
+from .conv_layers import rule_of
+from .delta_layers import Past
 from .router import route
 
 if TYPE_CHECKING:
@@ -122,7 +123,15 @@ def embedded(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value
 
 def normed(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], x: Value) -> Value:
     """What logits are made of, from what the last layer gave."""
-    return graph.rms_norm(x, params["output_norm.weight"], eps=config.eps, name="output_norm")
+    return norm_of(graph, config, params, x, "output_norm", name="output_norm")
+
+
+def norm_of(
+    graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], x: Value, weights: str, *, name: str
+) -> Value:
+    """The norm whose tensors are called so, without `.weight` and `.bias`."""
+    norm = graph.layer_norm if config.plan.layer_norms else graph.rms_norm
+    return norm(x, params[f"{weights}.weight"], params.get(f"{weights}.bias"), eps=config.eps, name=name)
 
 
 def logits_of(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], x: Value) -> Value:
@@ -216,8 +225,11 @@ class Layer:
         """The result, and the caches after it where there are some."""
         with self.graph.scope(name):
             attend = self._attend_latents if self.config.latent else self._attend
-            attended, updated = attend(self._pre_norm(x, "attn_norm"), caches)
-            return self._behind(x, attended), updated
+            n = self._pre_norm(x, "attn_norm")
+            attended, updated = attend(n, caches)
+            if not self.config.plan.parallel:
+                return self._behind(x, attended), updated
+            return self._add(self._add(x, attended, "attn_output"), self._feed_forward(n), "ffn_down"), updated
 
     def _behind(self, x: Value, attended: Value) -> Value:
         """The result, of what attention or what stands in its place gives."""
@@ -227,7 +239,7 @@ class Layer:
         return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down")
 
     def _delta_rule(self, n: Value, past: Past | None) -> tuple[Value, Value, Past | None]:
-        return DeltaRule(self.graph, self.config, self.number, self.params).attended(n, self._product, past)
+        return rule_of(self.graph, self.config, self.number, self.params).attended(n, self._product, past)
 
     def _add(self, x: Value, added: Value, name: str) -> Value:
         scale = self.config.residual_scale
@@ -480,21 +492,24 @@ class Layer:
     def _fuses_feed_forward(self, suffix: str = "") -> bool:
         """Whether the feed-forward part is one block."""
         names = (f"{weight}{suffix}" for weight in _FEED_FORWARD)
-        return self.config.plan.activation == "silu" and not self._has_adapter(*names)
+        plan = self.config.plan
+        return plan.activation == "silu" and plan.gate and not plan.ffn_biases and not self._has_adapter(*names)
 
     def _feed_forward(self, n: Value, suffix: str = "") -> Value:
-        """What a gated network gives; its weights' names end with the suffix."""
+        """What a network gives, gated or not; its weights' names end with the suffix."""
         graph, activation, name = self.graph, self.config.plan.activation, f"ffn{suffix}"
         names = [f"{weight}{suffix}" for weight in _FEED_FORWARD]
         if self._fuses_feed_forward(suffix):
             gate_w, up_w, down_w = map(self._weight, names)
             dense = any(weight.packed is None for weight in (gate_w, up_w, down_w))
             return graph.swiglu(n, gate_w=gate_w, up_w=up_w, down_w=down_w, transpose_weight=dense, name=name)
+        if not self.config.plan.gate:
+            return self._product(graph.activation(activation, self._product(n, names[1]), name=name), names[2])
         gate = graph.activation(activation, self._product(n, names[0]), name=name)
         return self._product(graph.mul(gate, self._product(n, names[1]), name=name), names[2])
 
     def _norm(self, x: Value, name: str) -> Value:
-        return self.graph.rms_norm(x, self._weight(name), eps=self.config.eps, name=name)
+        return norm_of(self.graph, self.config, self.params, x, f"blk.{self.number}.{name}", name=name)
 
     def _pre_norm(self, x: Value, name: str) -> Value:
         return self._norm(x, name) if self.config.plan.pre_norms else x
@@ -513,6 +528,7 @@ __all__ = [
     "head_of",
     "is_packed",
     "logits_of",
+    "norm_of",
     "normed",
     "predicting",
     "product",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .config import ModelConfig
-from .layers import Layer, embedded, rope_params, weight_params
+from .layers import Layer, embedded, normed, rope_params, weight_params
 
 if TYPE_CHECKING:
     from ..hir import GraphModule, Value
@@ -107,7 +107,7 @@ def build_observed(config: ModelConfig, length: int, watch: Watch, *, name: str 
     for number in range(config.layers):
         cos, sin = tables[config.is_local(number)]
         x = _ObservedLayer(graph, config, number, params, cos, sin, watch=watch).sequence(x)
-    watch.result("output_norm", graph.rms_norm(x, params["output_norm.weight"], eps=config.eps, name="output_norm"))
+    watch.result("output_norm", normed(graph, config, params, x))
     return graph
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from .caches import cache_types
 from .config import ModelConfig
-from .layers import Layer, embedded, head_of, predicting, product, rope_params, weight_params
+from .layers import Layer, embedded, head_of, norm_of, predicting, product, rope_params, weight_params
 
 if TYPE_CHECKING:
     from ..hir import GraphModule, Value
@@ -53,7 +53,8 @@ def build_prediction(config: ModelConfig) -> GraphModule:
     cos, sin = rope_params(graph, config, "context")[False]
 
     def norm(x: Value, name: str) -> Value:
-        return graph.rms_norm(x, params[name], eps=config.eps, name=name.removesuffix(".weight"))
+        own = name.removesuffix(".weight")
+        return norm_of(graph, config, params, x, own, name=own)
 
     read = norm(embedded(graph, config, params, tokens), f"{prefix}.enorm.weight")
     both = graph.concat([read, norm(hidden, f"{prefix}.hnorm.weight")], axis=2, name=f"{prefix}.eh_proj")

@@ -27,7 +27,7 @@ from . import json_section
 from .chat import ChatTemplate, Message, date_format
 from .json_tokenizer import JsonTokenizer, tokenizer_of
 from .text_patterns import parsed
-from .tokenizer import IGNORE_MERGES, PRE_TOKENIZERS, Tokenizer, TokenType, byte_alphabet
+from .tokenizer import IGNORE_MERGES, PRE_TOKENIZERS, Tokenizer, TokenType, byte_alphabet, pre_tokenizer
 
 VERSION = 2
 """Of the section: 2 has rules of tokenizers, and dates of chats."""
@@ -71,7 +71,7 @@ def described(metadata: Mapping[str, MetadataValue]) -> list[object]:
         return json_section.described(tokenizer)
     if tokenizer.kind == "t5":
         raise UnsupportedError("the vocabulary is one of unigrams ('t5'), which only Python reads")
-    pre = metadata.get(f"{_PREFIX}pre") or "default"
+    pre = pre_tokenizer(metadata.get(f"{_PREFIX}pre"))
     if tokenizer.kind == "gpt2":
         merges = _merges(tokenizer.tokens, metadata[f"{_PREFIX}merges"])
         patterns = [parsed(expression) for expression in PRE_TOKENIZERS[pre]]

@@ -37,6 +37,13 @@ _O200K = (  # words end where a lower case letter is before an upper case one
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
+_TEKKEN = _O200K.replace(_ENGLISH, "").replace(r"\p{N}{1,3}", r"\p{N}")
+_QWEN35 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_SEED = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
+
 # DeepSeek's letters: ranges of code points, in hexadecimal.
 _CASED = (
     "41-5a 61-7a b5 c0-d6 d8-f6 f8-1ba 1bc-1bf 1c4-293 295-2af 370-373 376 377 37b-37d 37f 386 388-38a 38c "
@@ -65,6 +72,10 @@ PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
     "smollm": (r"\p{N}", _GPT2),
     "llama-bpe": (_LLAMA3.replace("DIGITS", "{1,3}"),),
     "qwen2": (_LLAMA3.replace("DIGITS", ""),),
+    "dbrx": (_LLAMA3.replace("DIGITS", "{1,3}"),),
+    "qwen35": (_QWEN35,),
+    "seed-coder": (_SEED,),
+    "tekken": (_TEKKEN,),
     "gpt-4o": (_O200K,),
     "deepseek-llm": (r"[\r\n]", rf"\s?[{_LETTERS}]+", rf"\s?[{_MARKS}]+", r"\s+$", _HAN, r"\p{N}+"),
     "deepseek-coder": (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _HAN, r"\p{N}"),
@@ -77,8 +88,25 @@ PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"),
 }
 # A whole piece that is a token is taken as it is, without merging.
-IGNORE_MERGES = frozenset({"llama-bpe"})
-_ADD_BOS = frozenset({"llama-bpe"})
+IGNORE_MERGES = frozenset({"llama-bpe", "tekken"})
+_ADD_BOS = frozenset({"llama-bpe", "tekken"})
+
+_ALIASES: dict[str, tuple[str, ...]] = {
+    "gpt-2": ("exaone4", "gigachat", "mellum", "mpt", "olmo", "phi-2"),
+    "smollm": ("codeshell", "command-r", "exaone", "minerva-7b", "refact", "starcoder"),
+    "llama-bpe": ("falcon-h1", "falcon3", "lfm2", "llama-v3", "llama3", "midm-2.0", "pixtral"),
+    "dbrx": ("chatglm-bpe", "glm4", "smaug-bpe"),
+    "qwen2": ("deepseek-r1-qwen", "hunyuan", "kormo", "megrez", "stablelm2"),
+    "gpt-4o": ("llama4", "minimax-m2"),
+    "deepseek-v3": ("hunyuan-dense",),
+}
+_NAMED = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
+
+
+def pre_tokenizer(name: str | None) -> str:
+    """That of `PRE_TOKENIZERS` which a file means by a name: files have many names for some of them."""
+    return _NAMED.get(name, name) if name else "default"
+
 
 _SPACE = "\u2581"  # how SentencePiece writes a space
 #: What GGUF's `tokenizer.ggml.model` may be.
@@ -111,7 +139,8 @@ class _ByteLevelBpe:
         from tokenizers import models, pre_tokenizers
 
         if pre not in PRE_TOKENIZERS:
-            raise TokenizerError(f"the pre-tokenizer '{pre}' is not supported, known are {', '.join(PRE_TOKENIZERS)}")
+            known = ", ".join((*PRE_TOKENIZERS, *_NAMED))
+            raise TokenizerError(f"the pre-tokenizer '{pre}' is not supported, known are {known}")
         pairs: list[tuple[str, str]] = []
         for index, merge in enumerate(merges):
             cut = merge.find(" ", 1)
@@ -261,7 +290,7 @@ class Tokenizer:
             merges=merges if isinstance(merges, list) else (),
             scores=scores.tolist() if isinstance(scores, np.ndarray) else (),
             types=types.tolist() if isinstance(types, np.ndarray) else None,
-            pre=get("pre") or "default",
+            pre=pre_tokenizer(get("pre")),
             bos_id=special_id(metadata, "bos", kind, len(tokens)),
             eos_id=special_id(metadata, "eos", kind, len(tokens)),
             ends=ending_ids(metadata, len(tokens)),

@@ -92,7 +92,8 @@ class Source:
 
 def _permuted(file: ModelFile, config: ModelConfig) -> dict[str, int]:
     """What has rows in another order in files, in which those that rotate together are side by side: see `Source`."""
-    if config.plan.rope_style != "interleaved" or config.latent is not None:  # latents have one order everywhere
+    plan = config.plan  # latents have one order everywhere
+    if plan.rope_style != "interleaved" or plan.folder_order or config.latent is not None:
         return {}
     heads = {"attn_q": config.heads, "attn_k": config.kv_heads}
     found = {}

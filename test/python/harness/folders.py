@@ -51,6 +51,11 @@ FAMILIES = {
     "olmo3": "olmo3",
     "exaone4": "exaone4",
     "minicpm": "minicpm",
+    "lfm2": "lfm2",
+    "cohere2": "cohere2",
+    "command-r": "cohere",
+    "stablelm": "stablelm",
+    "starcoder2": "starcoder2",
 }
 """`model_type` by the name of the architecture in GGUF files."""
 PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe", "minicpm")
@@ -89,6 +94,16 @@ _DELTA = {
     "post_attention_norm": "post_attention_layernorm",
 }
 _DELTAS = ("qwen35", "qwen35moe", "qwen3next")
+_LFM2 = {
+    "attn_norm": "operator_norm",
+    "ffn_norm": "ffn_norm",
+    "attn_output": "self_attn.out_proj",
+    "attn_q_norm": "self_attn.q_layernorm",
+    "attn_k_norm": "self_attn.k_layernorm",
+    "ffn_gate": "feed_forward.w1",
+    "ffn_up": "feed_forward.w3",
+    "ffn_down": "feed_forward.w2",
+}
 _AHEAD = {"eh_proj": "fc", "enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "shared_head_norm": "norm"}
 _DEEPSEEK = {
     "attn_q_a": "self_attn.q_a_proj",
@@ -117,6 +132,8 @@ _JOINED = {
 _OUTSIDE = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
+    "output_norm.bias": "model.norm.bias",
+    "token_embd_norm.weight": "model.embedding_norm.weight",
     "output.weight": "lm_head.weight",
 }
 
@@ -127,6 +144,7 @@ def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, 
     kinds += tuple(f"ffn_{word}{suffix}" for word in ("gate", "up", "down") for suffix in ("", "_exps", "_shexp"))
     kinds += ("ffn_gate_inp", "attn_q_a", "attn_q_b", "attn_kv_a_mqa", "attn_k_b", "attn_v_b")
     kinds += ("attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "ssm_ba", "nextn.eh_proj")
+    kinds += ("shortconv.in_proj", "shortconv.out_proj")
     types = dict.fromkeys(kinds, "f32")
     return {
         name: value.astype(DTYPES[dtype])
@@ -145,6 +163,10 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
         names["ffn_up"] = "mlp.gate_up_proj"
     if architecture == "glm4":
         names |= {"post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm"}
+    if architecture == "lfm2":
+        names |= _LFM2
+    if architecture == "starcoder2":
+        names |= {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
     if architecture == "hunyuan-dense":
         names |= {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
     if architecture.startswith("deepseek"):
@@ -180,6 +202,9 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
             if rest[0] == "ssm_conv1d":
                 found[f"{prefix}.linear_attn.conv1d.weight"] = value[:, None]
                 continue
+        if rest[0] == "shortconv":
+            found[f"{prefix}.conv.{rest[1]}.weight"] = value[:, None] if rest[1] == "conv" else value
+            continue
         own, kind = rest
         if architecture == "gpt-oss" and own.endswith(("_exps", "_sinks")):
             found |= {f"{prefix}.{key}": array for key, array in _of_gpt_oss(tensors, name).items()}
@@ -320,7 +345,14 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
     if architecture in ("qwen35moe", "qwen3next"):
         values |= {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
         values |= {"shared_expert_intermediate_size": 64}
-    if architecture in ("olmo3", "exaone4"):
+    if architecture == "lfm2":
+        values |= {"num_key_value_heads": 2, "norm_eps": 1e-5, "conv_L_cache": 3, "block_auto_adjust_ff_dim": False}
+        values["layer_types"] = ["conv", "full_attention", "conv", "conv"]
+    if "attention.layer_norm_epsilon" in own:
+        eps = "norm_epsilon" if architecture == "starcoder2" else "layer_norm_eps"
+        values |= {eps: own["attention.layer_norm_epsilon"], "logit_scale": 0.25}
+        values |= {"hidden_act": "gelu_pytorch_tanh"} if architecture == "starcoder2" else {}
+    if architecture in ("olmo3", "exaone4", "cohere2"):
         kinds = ["full_attention" if layer % 4 == 3 else "sliding_attention" for layer in range(4)]
         values |= {"layer_types": kinds}
     if architecture == "olmo3":

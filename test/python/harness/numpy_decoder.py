@@ -13,9 +13,20 @@ import numpy as np
 
 from rlx_mlir.frontends.gguf import GGUFFile
 
-_INTERLEAVED = ("llama", "smollm3", "granite", "granitemoe", "deepseek2", "glm4", "ernie4_5", "minicpm")
-_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4")
-_BIASED = ("qwen2", "qwen2moe", "qwen2vl", "gpt-oss", "seed_oss", "glm4")
+_INTERLEAVED = (
+    "llama",
+    "smollm3",
+    "granite",
+    "granitemoe",
+    "deepseek2",
+    "glm4",
+    "ernie4_5",
+    "minicpm",
+    "cohere2",
+    "command-r",
+)
+_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "lfm2")
+_BIASED = ("qwen2", "qwen2moe", "qwen2vl", "gpt-oss", "seed_oss", "glm4", "stablelm", "starcoder2")
 
 
 class NumpyDecoder:
@@ -28,13 +39,14 @@ class NumpyDecoder:
         self.layers = self._meta("block_count") - self.predicts
         self.hidden = self._meta("embedding_length")
         self.heads = self._meta("attention.head_count")
-        self.kv_heads = self._meta("attention.head_count_kv", self.heads)
+        self.kv_heads = np.max(self._meta("attention.head_count_kv", self.heads))
         self.head_dim = self._meta("attention.key_length", self.hidden // self.heads)
         self.rotated = self._meta("rope.dimension_count", self.head_dim)
         self.base = self._meta("rope.freq_base", 10000.0)
         self.kind = self._meta("rope.scaling.type", "linear")
         self.stretch = 1.0 if self.kind == "none" else self._meta("rope.scaling.factor", 1.0)
-        self.eps = self._meta("attention.layer_norm_rms_epsilon")
+        self.layered = self.family in ("cohere2", "command-r", "stablelm", "starcoder2")
+        self.eps = self._meta(f"attention.layer_norm{'' if self.layered else '_rms'}_epsilon")
         self.interleaved = self.family in _INTERLEAVED
         self.gemma = self.family.startswith("gemma")
         self.dtype = dtype
@@ -56,7 +68,8 @@ class NumpyDecoder:
         x = x * (np.sqrt(self.hidden) if self.gemma else self._meta("embedding_scale", 1.0))
         for layer in range(self.layers):
             x = self._layer(layer, x)
-        return self._norm(x, "output_norm.weight")
+        own = "token_embd_norm.weight" if self.family == "lfm2" else "output_norm.weight"
+        return self._norm(x, own)
 
     def predicted(self, tokens: Sequence[int], states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of pairs of a token and the state before it: logits of the token behind, and the states that give them."""
@@ -70,7 +83,9 @@ class NumpyDecoder:
 
     def _head(self, x: np.ndarray) -> np.ndarray:
         name = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
-        return self._cap(x @ self.weight(name).T / self._meta("logit_scale", 1.0), "final_logit_softcapping")
+        scale = self._meta("logit_scale", 1.0)
+        scale = 1 / scale if self.family in ("cohere2", "command-r") else scale
+        return self._cap(x @ self.weight(name).T / scale, "final_logit_softcapping")
 
     def _cap(self, x: np.ndarray, key: str) -> np.ndarray:
         cap = self._meta(key, 0.0)
@@ -78,7 +93,7 @@ class NumpyDecoder:
 
     def _is_near(self, layer: int) -> bool:
         """Whether a layer sees a window."""
-        periods = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2, "olmo2": 4, "exaone4": 4}
+        periods = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2, "olmo2": 4, "exaone4": 4, "cohere2": 4}
         pattern = self._meta("attention.sliding_window_pattern", periods.get(self.family, 0))
         if isinstance(pattern, np.ndarray):
             return bool(pattern[layer])
@@ -97,6 +112,9 @@ class NumpyDecoder:
             x = x + (self._delta_rule(p, n) if p + "ssm_a" in self.file.tensors else self._gated_attention(p, n))
             n = self._norm(x, p + "post_attention_norm.weight")
             return x + (self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n))
+        if p + "shortconv.conv.weight" in self.file.tensors:
+            x = x + self._short_conv(p, n)
+            return x + self._feed_forward(p, self._norm(x, p + "ffn_norm.weight"))
         q, k, v = self._projections(p, n)
         if self.family in ("olmo2", "olmoe"):
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
@@ -104,7 +122,7 @@ class NumpyDecoder:
         if self.family in _NORMED_HEADS:
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
         near = self._is_near(layer)
-        global_alone = self.family == "exaone4" and self._meta("attention.sliding_window", 0) and not near
+        global_alone = self.family in ("exaone4", "cohere2") and self._meta("attention.sliding_window", 0) and not near
         if not (self.family == "smollm3" and layer % 4 == 3) and not global_alone:
             q, k = self._rotate(q, near), self._rotate(k, near)
         if self.family == "hunyuan-dense":
@@ -112,9 +130,13 @@ class NumpyDecoder:
         sinks = self.weight(p + "attn_sinks.weight") if self.family == "gpt-oss" else np.full(self.heads, -np.inf)
         a = self._attend(q, k, v, self._meta("attention.sliding_window") if near else len(x), sinks)
         a = a @ self.weight(p + "attn_output.weight").T
+        if p + "attn_output.bias" in self.file.tensors:
+            a = a + self.weight(p + "attn_output.bias")
         if self.family == "gpt-oss":
-            x = x + a + self.weight(p + "attn_output.bias")
+            x = x + a
             return x + self._biased_experts(p, self._norm(x, p + "post_attention_norm.weight"))
+        if self.family in ("cohere2", "command-r"):
+            return x + a + self._feed_forward(p, n)
         if self.family == "seed_oss":
             x = x + a
             return x + self._feed_forward(p, self._norm(x, p + "post_attention_norm.weight"))
@@ -164,6 +186,14 @@ class NumpyDecoder:
         z = (n @ self.weight(p + "attn_gate.weight").T).reshape(result.shape)
         gated = self._norm(result, p + "ssm_norm.weight") * self._act(z)
         return gated.reshape(len(n), -1) @ self.weight(p + "ssm_out.weight").T
+
+    def _short_conv(self, p: str, n: np.ndarray) -> np.ndarray:
+        """Channel by channel over the last tokens."""
+        b, c, u = np.split(n @ self.weight(p + "shortconv.in_proj.weight").T, 3, axis=1)
+        taps = self.weight(p + "shortconv.conv.weight")
+        padded = np.concatenate([np.zeros((taps.shape[1] - 1, b.shape[1])), b * u])
+        seen = sum(padded[j : j + len(n)] * taps[:, j] for j in range(taps.shape[1]))
+        return (c * seen) @ self.weight(p + "shortconv.out_proj.weight").T
 
     def _latent_attention(self, p: str, n: np.ndarray) -> np.ndarray:
         """With the keys and values of each head, which are made of what all heads share."""
@@ -231,12 +261,15 @@ class NumpyDecoder:
         return found
 
     def _act(self, x: np.ndarray) -> np.ndarray:
-        if self.gemma:
+        if self.gemma or self.family == "starcoder2":
             return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
         return x / (1 + np.exp(-x))
 
     def _feed_forward(self, p: str, n: np.ndarray) -> np.ndarray:
         up = n @ self.weight(p + "ffn_up.weight").T
+        if self.family == "starcoder2":
+            inner = self._act(up + self.weight(p + "ffn_up.bias"))
+            return inner @ self.weight(p + "ffn_down.weight").T + self.weight(p + "ffn_down.bias")
         if f"{p}ffn_gate.weight" not in self.file.tensors:
             gate, up = np.split(up, 2, axis=1)
         else:
@@ -284,7 +317,10 @@ class NumpyDecoder:
         return self._norm(x, name) if name in self.file.tensors else x
 
     def _norm(self, x: np.ndarray, name: str) -> np.ndarray:
-        return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps) * self.weight(name)
+        x = x - x.mean(axis=-1, keepdims=True) if self.layered else x
+        y = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps) * self.weight(name)
+        bias = name.replace("norm.weight", "norm.bias")
+        return y + self.weight(bias) if bias in self.file.tensors else y
 
     def _split(self, x: np.ndarray, heads: int) -> np.ndarray:
         """[S, heads * D] -> [heads, S, D]"""

@@ -80,6 +80,7 @@ _DELTA = {
     "ssm.time_step_rank": 4,
     "ssm.inner_size": 64,
 }
+_LAYER_NORMS = {"attention.layer_norm_rms_epsilon": None, "attention.layer_norm_epsilon": 1e-5}
 _WIDE = {"attention.key_length": 32, "attention.value_length": 32}
 SIZES: dict[str, dict[str, Any]] = {
     "llama": {"rope.dimension_count": 16},
@@ -170,6 +171,16 @@ SIZES: dict[str, dict[str, Any]] = {
         "rope.scaling.original_context_length": 64,
     },
     "exaone4": {**_WIDE, "block_count": 4, "attention.sliding_window": 8},  # likewise, and doesn't rotate
+    "cohere2": {**_LAYER_NORMS, "block_count": 4, "attention.sliding_window": 8, "logit_scale": 0.25},
+    "command-r": {**_LAYER_NORMS, "logit_scale": 0.25},
+    "stablelm": {**_LAYER_NORMS, "rope.dimension_count": 4},
+    "starcoder2": {**_LAYER_NORMS, "attention.sliding_window": 8},
+    "lfm2": {
+        "block_count": 4,
+        "attention.head_count_kv": np.array([0, 2, 0, 0], np.int32),
+        "shortconv.l_cache": 3,
+        "rope.freq_base": 1e6,
+    },
     "minicpm": {**{key: value for key, value in _SCALES.items() if key != "attention.scale"}},
     "gemma3": {
         "block_count": 6,  # the last one is global
@@ -184,7 +195,8 @@ SIZES: dict[str, dict[str, Any]] = {
 NAMES = {"mixtral": "llama", "deepseek3": "deepseek2", "olmo3": "olmo2"}
 """What files call those that share a name."""
 _ROW_NORMS = ("olmo2", "olmo3", "olmoe")
-_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "hunyuan-dense")
+_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "hunyuan-dense", "lfm2")
+_NORM_BIASES = ("stablelm", "starcoder2")
 _POST_NORMS = ("gemma2", "gemma3", "olmo2", "olmo3", "exaone4", "glm4")
 _HEAD_NORMS = ("attn_q_norm", "attn_k_norm")
 _PROJECTIONS = ("attn_q", "attn_k", "attn_v")
@@ -193,6 +205,8 @@ _BIASES = {
     "qwen2moe": _PROJECTIONS,
     "qwen2vl": _PROJECTIONS,
     "seed_oss": _PROJECTIONS,
+    "stablelm": _PROJECTIONS,
+    "starcoder2": (*_PROJECTIONS, "attn_output", "ffn_up", "ffn_down"),
     "glm4": _PROJECTIONS,
     "gpt-oss": (*_PROJECTIONS, "attn_output", "ffn_gate_inp"),
 }
@@ -246,7 +260,7 @@ def tensors(
         types |= {name: types.get(name, "mxfp4") for name in ("ffn_gate_exps", "ffn_down_exps")}
     sizes = _sizes(architecture)
     layers = sizes["block_count"] if layers is None else layers
-    kv_heads = sizes["attention.head_count_kv"] if kv_heads is None else kv_heads
+    kv_heads = int(np.max(sizes["attention.head_count_kv"])) if kv_heads is None else kv_heads
     head_dim = sizes.get("attention.key_length", 16) if head_dim is None else head_dim
 
     def matrix(name: str, n: int, k: int) -> Any:
@@ -259,6 +273,8 @@ def tensors(
         return random.uniform(0.5, 1.5, length).astype(np.float32)
 
     found: dict[str, Any] = {"token_embd.weight": matrix("token_embd", vocab, hidden), "output_norm.weight": vector()}
+    if architecture in _NORM_BIASES:
+        found["output_norm.bias"] = vector() - 1
     if not tied:
         found["output.weight"] = matrix("output", vocab, hidden)
     dense, latent = sizes.get("leading_dense_block_count", 0), "attention.kv_lora_rank" in sizes
@@ -278,6 +294,13 @@ def tensors(
             rows = (heads + 2 * kv_heads) * head_dim
             own = {"attn_qkv": (rows, hidden), "attn_output": (hidden, heads * head_dim)}
             matrices = {**own, "ffn_up": (2 * ffn, hidden), "ffn_down": (hidden, ffn)}
+        if architecture == "lfm2" and layer != 1:
+            matrices = {name: shape for name, shape in matrices.items() if not name.startswith("attn")}
+            matrices |= {"shortconv.in_proj": (3 * hidden, hidden), "shortconv.out_proj": (hidden, hidden)}
+            taps = random.standard_normal((hidden, sizes["shortconv.l_cache"])).astype(np.float32)
+            found[f"blk.{layer}.shortconv.conv.weight"] = taps
+        if architecture == "starcoder2":
+            matrices = {name: shape for name, shape in matrices.items() if name != "ffn_gate"}
         if architecture == "glm4":
             matrices = {name: shape for name, shape in matrices.items() if name != "ffn_gate"}
             matrices["ffn_up"] = (2 * ffn, hidden)
@@ -313,7 +336,9 @@ def tensors(
             found[f"blk.{layer}.{name}.weight"] = whole
         after = architecture in ("olmo2", "olmo3", "exaone4")
         norms = {} if after else {"attn_norm": hidden, "ffn_norm": hidden}
-        if architecture in _NORMED_HEADS:
+        if architecture in ("cohere2", "command-r"):
+            norms = {"attn_norm": hidden}
+        if architecture in _NORMED_HEADS and "attn_q" in matrices:
             norms |= {"attn_q_norm": head_dim, "attn_k_norm": head_dim}
         if "ssm.state_size" in sizes:
             norms = {"attn_norm": hidden, "post_attention_norm": hidden}
@@ -334,6 +359,8 @@ def tensors(
             norms["ffn_gate_inp_shexp"] = hidden
         for name, length in norms.items():
             found[f"blk.{layer}.{name}.weight"] = vector(length)
+            if architecture in _NORM_BIASES:
+                found[f"blk.{layer}.{name}.bias"] = vector(length) - 1
         if sizes.get("expert_gating_func") == 2 and sparse:
             found[f"blk.{layer}.exp_probs_b.bias"] = random.uniform(-0.3, 0.3, experts).astype(np.float32)
         if weighed:  # of both signs, as what it weighs isn't a norm
@@ -351,6 +378,8 @@ def tensors(
             for name, n in {"gate": width, "up": width, "down": hidden}.items():
                 bias = 4 * vector(experts * n) - 4  # so that some gates and ups are beyond their limits
                 found[f"blk.{layer}.ffn_{name}_exps.bias"] = bias.reshape(experts, n)
+    if architecture == "lfm2":
+        found["token_embd_norm.weight"] = found.pop("output_norm.weight")
     if architecture == "phi3":
         for word in ("short", "long"):
             found[f"rope_factors_{word}.weight"] = vector(head_dim // 2 if rope_pairs is None else rope_pairs)

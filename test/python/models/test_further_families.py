@@ -19,6 +19,7 @@ from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.frontends.huggingface import HuggingFaceFolder
 from rlx_mlir.frontends.safetensors_writer import write_safetensors
 from rlx_mlir.models.config import ModelConfig
+from rlx_mlir.models.loading import load_model
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 20)]
 
@@ -69,6 +70,65 @@ def test_factors_must_be_there(tmp_path: Path, key: str) -> None:
     """Older files of MiniCPM lack them, and mean other numbers than 1."""
     with pytest.raises(GGUFError, match=rf"'minicpm.{key}' must be there"):
         config_of(tmp_path, "minicpm", **{key: None})
+
+
+# Norms that subtract the mean -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", ["cohere2", "starcoder2"])
+def test_tokens_have_the_same_bits_whatever_is_beside_them(tmp_path: Path, architecture: str) -> None:
+    """A prompt wherever it is cut, tokens at once, and sequences of an engine; and they are the reference's."""
+    path = tiny_models.write(tmp_path / "m.gguf", architecture=architecture)
+    exact = load_model(path, context=64, chunk=16, activations="exact")
+    np.testing.assert_allclose(exact.logits(IDS), NumpyDecoder(GGUFFile(path)).logits(IDS), rtol=5e-4, atol=5e-4)
+    model = load_model(path, context=64, chunk=16)
+    whole, parts = model.session(), model.session()
+    whole.feed(IDS)
+    for begin, end in ((0, 1), (1, 9), (9, 20)):
+        parts.feed(IDS[begin:end])
+    np.testing.assert_array_equal(whole.logits, parts.logits)
+    rows = [whole.step(token) for token in IDS[:9]]
+    np.testing.assert_array_equal(parts.extend(IDS[:9]), np.stack(rows))
+    options: dict[str, Any] = {"temperature": 1.5, "max_tokens": 8, "ignore_eos": True}
+    prompts = [IDS[:1], IDS[:7], IDS]
+    alone = [model.generate(prompt, seed=seed, **options).read() for seed, prompt in enumerate(prompts)]
+    beside = model.generate_many(prompts, seed=0, **options)
+    assert [found.text for found in beside] == alone
+
+
+def test_logits_are_multiplied(tmp_path: Path) -> None:
+    """By what other families divide them by."""
+    for architecture, scale in (("cohere2", 4.0), ("command-r", 4.0), ("minicpm", 2.0)):
+        assert config_of(tmp_path, architecture).logit_scale == scale
+
+
+WITHOUT = {
+    "cohere2": ({"attention__layer_norm_epsilon": None}, r"'cohere2.attention.layer_norm_epsilon' must be there"),
+    "stablelm": ({"use_parallel_residual": True}, r"'stablelm.use_parallel_residual' = True"),
+}
+
+
+@pytest.mark.parametrize("architecture", WITHOUT)
+def test_files_that_can_not_be(tmp_path: Path, architecture: str) -> None:
+    changes, message = WITHOUT[architecture]
+    with pytest.raises((GGUFError, UnsupportedError), match=message):
+        config_of(tmp_path, architecture, **changes)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes"),
+    [
+        ("command-r", {"use_qk_norm": True}),
+        ("stablelm", {"qk_layernorm": True}),
+        ("stablelm", {"use_parallel_residual": True}),
+        ("starcoder2", {"use_bias": False}),
+    ],
+)
+def test_folders_that_can_not_be(tmp_path: Path, architecture: str, changes: dict[str, Any]) -> None:
+    folder = folders.write(tmp_path / "f", architecture, folders.weights(architecture), **changes)
+    ((key, value),) = changes.items()
+    with pytest.raises(UnsupportedError, match=f"'{key}' = {value}"):
+        HuggingFaceFolder(folder)
 
 
 # Granite 4 ----------------------------------------------------------------------------------------

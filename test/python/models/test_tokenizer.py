@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny_models
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlx_mlir.errors import TokenizerError
 from rlx_mlir.frontends.gguf import GGUFFile
-from rlx_mlir.models.tokenizer import _BYTE_OF, Tokenizer, TokenType
+from rlx_mlir.models.tokenizer import _BYTE_OF, PRE_TOKENIZERS, Tokenizer, TokenType, pre_tokenizer
 
 DATA = Path(__file__).parents[1] / "data"
 SMOLLM2 = json.loads((DATA / "smollm2_tokens.json").read_text())
@@ -99,7 +100,7 @@ def bpe(*more: str, merges: tuple[str, ...] = (), **options: Any) -> Tokenizer:
     return Tokenizer(byte_vocabulary(*more), kind="gpt2", merges=merges, **{"pre": "gpt-2", **options})
 
 
-@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o", "default"])
+@pytest.mark.parametrize("pre", PRE_TOKENIZERS)
 def test_pre_tokenizers_keep_all_text(pre: str) -> None:
     tokenizer = bpe(pre=pre, add_bos=False)
     text = "It's 12345 a-b  c\n\n \t d\u00e9j\u00e0 \u4f60\u597d!? $5.00\r\n'LL"
@@ -220,7 +221,7 @@ def pieces(pre: str, text: str) -> list[str]:
     return [tokenizer.detokenize([index]) for index in tokenizer.tokenize(text, bos=False)]
 
 
-DEEPSEEK = {
+PIECES = {
     ("deepseek-llm", "Zu 1234 ab,c.\n\n  d!e "): "Zu| |1234| ab|,|c|.|\n|\n| | d|!|e| ",
     ("deepseek-coder", "Zu 1234 ab,c.\n\n  d!e "): "Zu| |1|2|3|4| ab|,|c|.|\n|\n| | d|!|e| ",
     ("deepseek-v3", "Zu 1234 ab,c.\n\n  d!e "): "Zu| |123|4| ab|,c|.\n\n| | d|!e| ",
@@ -229,10 +230,30 @@ DEEPSEEK = {
     ("deepseek-v3", "价格:3½。ひらカ(xyz)  Q"): "价格|:|3½|。|ひらカ|(xyz|)| | Q",
     ("deepseek-llm", "don't\t\tfoo_bar é=7 "): "don|'|t|\t|\tfoo|_|bar| é|=|7| ",
     ("deepseek-v3", "don't\t\tfoo_bar é=7 "): "don|'t|\t|\tfoo|_bar| é|=|7| ",
+    ("dbrx", "It's 1234 fooBar a\u0308!\n\n x "): "It|'s| |123|4| fooBar| a|\u0308!\n\n| x| ",
+    ("qwen35", "It's 1234 fooBar a\u0308!\n\n x "): "It|'s| |1|2|3|4| fooBar| a\u0308|!\n\n| x| ",
+    ("seed-coder", "It's 1234 fooBar a\u0308!\n\n x "): "It|'s| |1|2|3|4| fooBar| a|\u0308!|\n\n| x| ",
+    ("tekken", "It's 1234 fooBar a\u0308!/\n x "): "It|'s| |1|2|3|4| foo|Bar| a\u0308|!/\n| x| ",
 }
 """Pieces of texts, with strokes between."""
 
 
-@pytest.mark.parametrize(("pre", "text"), DEEPSEEK)
-def test_pieces_of_deepseek(pre: str, text: str) -> None:
-    assert pieces(pre, text) == DEEPSEEK[pre, text].split("|")
+@pytest.mark.parametrize(("pre", "text"), PIECES)
+def test_pieces_of_texts(pre: str, text: str) -> None:
+    assert pieces(pre, text) == PIECES[pre, text].split("|")
+
+
+def test_names_of_pre_tokenizers() -> None:
+    """Files have many names for some, which say the rest of it, too: whether texts get a token at their begin."""
+    for name, own in (
+        ("lfm2", "llama-bpe"),
+        ("starcoder", "smollm"),
+        ("hunyuan-dense", "deepseek-v3"),
+        (None, "default"),
+    ):
+        assert pre_tokenizer(name) == own
+    assert [pre_tokenizer(name) for name in (*PRE_TOKENIZERS, "odd")] == [*PRE_TOKENIZERS, "odd"]
+    metadata = tiny_models.metadata()
+    metadata |= {"tokenizer.ggml.pre": "lfm2", "tokenizer.ggml.add_bos_token": None}
+    lfm2 = Tokenizer.from_metadata(metadata)
+    assert (lfm2.add_bos, lfm2.tokenize("a")) == (True, [1, 3 + ord("a")])

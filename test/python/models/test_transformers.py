@@ -158,6 +158,17 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {"num_hidden_layers": 4, "sliding_window": 8, "rope_parameters": {**LLAMA3, "rope_theta": 1e6}},
     ),
     "exaone4-global": ("Exaone4Config", {"sliding_window": None, "layer_types": ["full_attention"] * 3}),
+    "cohere2": ("Cohere2Config", {"num_hidden_layers": 4, "sliding_window": 8, "logit_scale": 0.5}),
+    "cohere": ("CohereConfig", {"logit_scale": 0.5}),
+    "stablelm": ("StableLmConfig", {"partial_rotary_factor": 0.25}),
+    "stablelm-biases": ("StableLmConfig", {"use_qkv_bias": True, "partial_rotary_factor": 0.5}),
+    "starcoder2": ("Starcoder2Config", {"sliding_window": 8}),
+    "starcoder2-global": ("Starcoder2Config", {"tie_word_embeddings": False}),
+    "lfm2": ("Lfm2Config", {"num_hidden_layers": 4, "full_attn_idxs": [1], "block_multiple_of": 32}),
+    "lfm2-4-taps": (
+        "Lfm2Config",
+        {"layer_types": ["conv", "full_attention", "conv"], "conv_L_cache": 4, "block_auto_adjust_ff_dim": False},
+    ),
     "granite-4-dense": (
         "GraniteMoeHybridConfig",
         {
