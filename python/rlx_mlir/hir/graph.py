@@ -503,7 +503,10 @@ class Graph:
         except (ir.MLIRError, RlxError, ValueError, TypeError) as error:
             text = first_message(error) if isinstance(error, ir.MLIRError) else describe(error)
             if match := re.search(r"Operand (\d+) of operation .* must be a Value", text):
-                key = [each for each in argument_names(op) if each in operands][int(match[1])]
+                given = [key for key in argument_names(op) if key in operands and key in values]
+                lists = [key for key in given if isinstance(values[key], list)]  # some may be several values
+                number = int(match[1])
+                key = given[number] if number < len(given) and given[number] in lists else lists[0]
                 text = f"'{key}' is one value, but got {len(values[key])} of them"
             if built is not None:
                 text = _explained(text, built, {key: values[key] for key in operands if key in values})

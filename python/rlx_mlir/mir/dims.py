@@ -313,6 +313,7 @@ def is_never_negative(size: Size, depth: int = 6) -> bool:
     So is s - floordiv(s, 2): p / n - 1 < floordiv(p, n) <= p / n, and max(p, 0) is p or 0. At most `depth` derived
     sizes are replaced so.
     """
+    size = _without_common(size)
     if size.bounds()[0] >= 0:
         return True
     for factors, coefficient in size.terms if depth else ():
@@ -326,6 +327,12 @@ def is_never_negative(size: Size, depth: int = 6) -> bool:
         # An integer is at least 0 where its multiple by n is more than -n.
         return is_never_negative(rest * own.number + least * coefficient + (own.number - 1), depth - 1)
     return False
+
+
+def _without_common(size: Size) -> Size:
+    """A size that is at least 0 where another one, c s + k, is: s + floor(k / c)."""
+    common = math.gcd(*(coefficient for factors, coefficient in size.terms if factors))
+    return Size(tuple((own, number // common) for own, number in size.terms if number // common)) if common > 1 else size
 
 
 def minimum(left: Size, right: Size) -> Size:
