@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, ModelFileError, RlxError, did_you_mean, shortened
 from rlx_mlir.files import Json
 from rlx_mlir.tools.choosing import Choosing, logprob_rows
@@ -36,6 +35,7 @@ from rlx_mlir.tools.loading import LoadingToGenerate, takes_options
 from rlx_mlir.tools.options import JsonOption, counted, message_of, print_json, progress, writing
 
 if TYPE_CHECKING:
+    from rlx_mlir.checks import Option
     from rlx_mlir.models.core import Core
     from rlx_mlir.models.engine import Engine
     from rlx_mlir.models.generation import Generation

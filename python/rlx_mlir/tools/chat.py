@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, RlxError, did_you_mean
 from rlx_mlir.tools.loading import Loading, takes_options
 from rlx_mlir.tools.options import progress, writing
@@ -21,6 +20,7 @@ from rlx_mlir.tools.options import progress, writing
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlx_mlir.checks import Option
     from rlx_mlir.models.generation import Stats
     from rlx_mlir.models.model import Model
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError
 from rlx_mlir.files import Json
 
 if TYPE_CHECKING:
+    from rlx_mlir.checks import Option
     from rlx_mlir.models.choosing import TokenLogprob
     from rlx_mlir.models.core import Core
 

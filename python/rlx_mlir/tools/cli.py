@@ -17,7 +17,6 @@ import typer
 
 from rlx_mlir import budgets
 from rlx_mlir.activations import way_of
-from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.files import Json
 from rlx_mlir.paths import write_output
@@ -83,6 +82,7 @@ from rlx_mlir.tools.options import (
 from rlx_mlir.version import __version__
 
 if TYPE_CHECKING:
+    from rlx_mlir.checks import Option
     from rlx_mlir.models.config import ModelConfig
     from rlx_mlir.runtime.artifact import Artifact
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError
 from rlx_mlir.files import Json
 from rlx_mlir.tools.options import (
@@ -29,6 +28,7 @@ from rlx_mlir.tools.options import (
 )
 
 if TYPE_CHECKING:
+    from rlx_mlir.checks import Option
     from rlx_mlir.finetuning.evaluation import Evaluation
     from rlx_mlir.finetuning.layers import Comparison
     from rlx_mlir.models.model import Model

@@ -7,12 +7,14 @@ import enum
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.checks import Option
 from rlx_mlir.tools.options import Commands, LoadOption, own_passes
+
+if TYPE_CHECKING:
+    from rlx_mlir.checks import Option
 
 app = typer.Typer(
     cls=Commands,

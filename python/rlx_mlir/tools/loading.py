@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, get_type_hints
 
-from rlx_mlir.checks import Option
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -28,6 +27,7 @@ from rlx_mlir.tools.options import (
 )
 
 if TYPE_CHECKING:
+    from rlx_mlir.checks import Option
     from rlx_mlir.models.model import Model
 
 

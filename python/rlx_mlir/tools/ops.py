@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from rlx_mlir.autodiff.table import ways
-from rlx_mlir.checks import Option
 from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.hir import GraphModule
@@ -15,6 +15,9 @@ from rlx_mlir.hir.decompose import FUNCTION
 from rlx_mlir.mir.registry import COMPOSITIONS, PLANNED, PREPARE_ONLY, REFERENCES, TERMINATORS, TO_LINALG
 from rlx_mlir.semantics.ops import operation_classes
 from rlx_mlir.tools.reference_api import OPERATIONS
+
+if TYPE_CHECKING:
+    from rlx_mlir.checks import Option
 
 _EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 #: For which the table names templates and schedules, wherever it is made.

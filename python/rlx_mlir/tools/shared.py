@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rlx_mlir.checks import Option
 from rlx_mlir.errors import InputError, TokenizerError
 from rlx_mlir.paths import write_atomically
 from rlx_mlir.tools.modules import is_module_file
@@ -32,6 +31,7 @@ from rlx_mlir.tools.options import (
 if TYPE_CHECKING:
     import numpy as np
 
+    from rlx_mlir.checks import Option
     from rlx_mlir.runtime.artifact import Artifact
 
 

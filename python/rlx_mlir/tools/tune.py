@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlx_mlir.activations import way_of
-from rlx_mlir.checks import Option
 from rlx_mlir.tools.loading import Loading, takes_options
 from rlx_mlir.tools.modules import is_module_file, read_module
 from rlx_mlir.tools.options import JsonOption, by_symbol, positive_numbers, print_json, progress, read_arrays, refuse
 
 if TYPE_CHECKING:
+    from rlx_mlir.checks import Option
     from rlx_mlir.measure.tune import ProgramTuning
 
 
