@@ -21,6 +21,7 @@ from ..activations import AUTO
 from ..dtypes import DTYPES
 from ..errors import InputError
 from ..limits import in_threads
+from ..paths import check_place
 from ..place import located
 from ..runtime.artifact import Artifact
 from ..runtime.container import ContainerWriter, SectionWriter, write_container
@@ -139,6 +140,7 @@ def bundle(
     say(f"opening {os.fspath(path_or_name)}")
     if bundle_at(path_or_name) is not None:
         raise InputError(f"'{os.fspath(path_or_name)}' is a bundle already: bundle the model that it was made of")
+    check_place(target)  # before anything is compiled
     compiled: dict[str, Any] = {"time_limit": time_limit, "cache": cache}
     if _is_encoder(path_or_name):
         given: dict[str, object] = {"context": context, "chunk": chunk, "kv_dtype": kv_dtype, "nonfinite": nonfinite}
@@ -179,6 +181,7 @@ def bundle_source(
     checks.flag("cache", cache)
     if progress is not None:
         checks.callback("progress", progress, "text")
+    check_place(target)
     compiled = {"time_limit": time_limit, "cache": cache}
     return _write_source(source, target, levels, compiled, progress or (lambda text: None))
 
