@@ -193,7 +193,6 @@ def check_code(artifact: Artifact) -> None:
     It may be for another machine than this one. Raises ExecutionError, which says what is wrong.
     """
     check_description(artifact)
-    work_of(artifact)
     architecture = artifact.target.get("triple", "").partition("-")[0]
     if architecture not in _MACHINES:
         raise ExecutionError(
@@ -210,3 +209,4 @@ def check_code(artifact: Artifact) -> None:
                 raise ExecutionError(f"'{artifact.name}' calls '{name}', which its code doesn't define")
             if not first <= symbols[name] < first + size:
                 raise ExecutionError(f"'{artifact.name}' calls '{name}', which is data, not code")
+    work_of(artifact)
