@@ -79,7 +79,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What a file has, as JSON can write it; raises what `contents` does. Of a container, code is read, data is not."""
     found = contents(path)
     if isinstance(found, Artifact):
-        return {"kind": "artifact", **_of_file(path, files.VERSION), **describe_artifact(found)}
+        return {"kind": "artifact", **_of_file(path, _artifact_version(path)), **describe_artifact(found)}
     with found:
         sections = [
             {
@@ -93,6 +93,12 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             for own in found.sections.values()
         ]
     return {"kind": "container", **_of_file(path, container.VERSION), "sections": sections}
+
+
+def _artifact_version(path: str | os.PathLike[str]) -> int:
+    """The version of an artefact's file, which was read."""
+    with open_regular(path) as file:
+        return int.from_bytes(file.read(len(files.MAGIC) + 4)[len(files.MAGIC) :], "little")
 
 
 def _of_file(path: str | os.PathLike[str], version: int) -> dict[str, Any]:
