@@ -8,6 +8,7 @@ is neither taken from there nor kept there. The superuser's files are trusted, s
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import os
 import pwd
@@ -194,6 +195,19 @@ def replacing(path: Path, *, durable: bool = False, private: bool = False) -> It
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def check_place(path: Path) -> None:
+    """Raises OSError where `replacing` couldn't write a file: for what takes long before there is something to write.
+
+    Folders that it needs are made; nothing else is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    temporary, handle = _new_file(path, 0o600)
+    os.close(handle)
+    temporary.unlink(missing_ok=True)
 
 
 def _new_file(path: Path, mode: int) -> tuple[Path, int]:

@@ -332,7 +332,9 @@ def is_never_negative(size: Size, depth: int = 6) -> bool:
 def _without_common(size: Size) -> Size:
     """A size that is at least 0 where another one, c s + k, is: s + floor(k / c)."""
     common = math.gcd(*(coefficient for factors, coefficient in size.terms if factors))
-    return Size(tuple((own, number // common) for own, number in size.terms if number // common)) if common > 1 else size
+    if common <= 1:
+        return size
+    return Size(tuple((own, number // common) for own, number in size.terms if number // common))
 
 
 def minimum(left: Size, right: Size) -> Size:

@@ -130,7 +130,7 @@ def bundle_at(path: str | os.PathLike[str]) -> Path | None:
     if named:
         raise InputError(
             f"{found}: not a bundle of a model: it starts with {start!r} instead of {MAGIC!r}; an artefact of one "
-            "module is for rlx_mlir.load"
+            "module is for rlx_mlir.load, rlx artifact and rlx profile"
         )
     return None
 

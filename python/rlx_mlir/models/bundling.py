@@ -22,6 +22,7 @@ from ..dtypes import DTYPES
 from ..errors import InputError
 from ..files import Json
 from ..limits import in_threads
+from ..paths import check_place
 from ..place import located
 from ..runtime.artifact import Artifact
 from ..runtime.container import ContainerWriter, SectionWriter, write_container
@@ -140,6 +141,7 @@ def bundle(
     say(f"opening {os.fspath(path_or_name)}")
     if bundle_at(path_or_name) is not None:
         raise InputError(f"'{os.fspath(path_or_name)}' is a bundle already: bundle the model that it was made of")
+    check_place(target)  # before anything is compiled
     compiled: dict[str, Option] = {"time_limit": time_limit, "cache": cache}
     if _is_encoder(path_or_name):
         given: dict[str, object] = {"context": context, "chunk": chunk, "kv_dtype": kv_dtype, "nonfinite": nonfinite}
@@ -180,6 +182,7 @@ def bundle_source(
     checks.flag("cache", cache)
     if progress is not None:
         checks.callback("progress", progress, "text")
+    check_place(target)
     compiled = {"time_limit": time_limit, "cache": cache}
     return _write_source(source, target, levels, compiled, progress or (lambda text: None))
 

@@ -144,7 +144,7 @@ ENCODERS: dict[str, Folder] = {
 _OTHER_FILES = {
     ".mlir": "a module in MLIR is for rlx emit, rlx report and rlx tune, or GraphModule.from_text",
     ".safetensors": "models of safetensors are read by their folders, which have config.json, too",
-    ".rlx": "a compiled module is for rlx_mlir.load",
+    ".rlx": "an artefact of one module is for rlx_mlir.load, rlx artifact and rlx profile",
     **dict.fromkeys((".onnx", ".tflite", ".h5", ".pt", ".pth", ".bin"), "models of other formats aren't read"),
 }
 

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from rlx_mlir.models.mixes import MIXES
 from rlx_mlir.models.opening import open_model
+from rlx_mlir.paths import check_place
 from rlx_mlir.quantizing.files import Plan, Planned, Progress, plan, quantize_file
 from rlx_mlir.quantizing.importance import (
     Importance,
@@ -47,6 +49,7 @@ def quantize(
         found = importance
         if found is not None and not isinstance(found, Importance):
             plan(source, mix)  # before a text is run through the model
+            check_place(Path(output))
             found = importance_of(found, file, threads=threads)
         return quantize_file(source, output, mix, importance=found, threads=threads, progress=progress)
 

@@ -55,7 +55,11 @@ class Source:
         config = ModelConfig.from_gguf(file)
         if not isinstance(file, HuggingFaceFolder):
             own, changed = (file.source, file.changed) if isinstance(file, OlderLatents) else (file, {})
-            assert isinstance(own, GGUFFile)
+            if not isinstance(own, GGUFFile):
+                raise UnsupportedError(
+                    f"'{own.path}' is a bundle, which has weights as its code reads them: quantise the model "
+                    "that it was made of"
+                )
             metadata = {key: own.metadata.typed(key) for key in own.metadata if not key.startswith("split.")}
             return cls(file, config, {**metadata, **changed})
         return cls(file, config, _folder_metadata(file, config), _permuted(file, config))

@@ -79,7 +79,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, object]:
     """What a file has, as JSON can write it; raises what `contents` does. Of a container, code is read, data is not."""
     found = contents(path)
     if isinstance(found, Artifact):
-        return {"kind": "artifact", **_of_file(path, files.VERSION), **describe_artifact(found)}
+        return {"kind": "artifact", **_of_file(path, _artifact_version(path)), **describe_artifact(found)}
     with found:
         sections = [
             {
@@ -93,6 +93,12 @@ def describe(path: str | os.PathLike[str]) -> dict[str, object]:
             for own in found.sections.values()
         ]
     return {"kind": "container", **_of_file(path, container.VERSION), "sections": sections}
+
+
+def _artifact_version(path: str | os.PathLike[str]) -> int:
+    """The version of an artefact's file, which was read."""
+    with open_regular(path) as file:
+        return int.from_bytes(file.read(len(files.MAGIC) + 4)[len(files.MAGIC) :], "little")
 
 
 def _of_file(path: str | os.PathLike[str], version: int) -> dict[str, object]:
@@ -193,7 +199,6 @@ def check_code(artifact: Artifact) -> None:
     It may be for another machine than this one. Raises ExecutionError, which says what is wrong.
     """
     check_description(artifact)
-    work_of(artifact)
     architecture = artifact.target.get("triple", "").partition("-")[0]
     if architecture not in _MACHINES:
         raise ExecutionError(
@@ -210,3 +215,4 @@ def check_code(artifact: Artifact) -> None:
                 raise ExecutionError(f"'{artifact.name}' calls '{name}', which its code doesn't define")
             if not first <= symbols[name] < first + size:
                 raise ExecutionError(f"'{artifact.name}' calls '{name}', which is data, not code")
+    work_of(artifact)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlx_mlir.errors import InputError
+from rlx_mlir.paths import check_place
 from rlx_mlir.tools.options import JsonOption, ThreadsOption, fraction_done, print_json, progress, writing
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def quantize(
         # A wrong name is said before a text is run through the model.
         planned = plan(source, type, has_importance=imatrix is not None)
         importance = None
+        if output is not None and not dry_run:
+            with writing(output):
+                check_place(output)
         if imatrix is not None and not dry_run:
             running = None if say is None else lambda done, total: say(f"importance: run {done} of {total}")
             importance = importance_of(imatrix, file, chunks=chunks, threads=threads, progress=running)

@@ -20,8 +20,8 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
 import rlx_mlir as rlx
-from rlx_mlir import Model
-from rlx_mlir.errors import ExecutionError, InputError, ModelFileError, RlxError
+from rlx_mlir import Model, quantizing
+from rlx_mlir.errors import ExecutionError, InputError, ModelFileError, RlxError, UnsupportedError
 from rlx_mlir.models import bundled as bundled_models
 from rlx_mlir.models import bundling, compiling
 from rlx_mlir.models import decode_threads as threads
@@ -427,3 +427,30 @@ def test_smollm2_is_bundled(smollm2_path: Path, tmp_path: Path) -> None:
     peak = int(subprocess.run([sys.executable, "-c", _PEAK, str(path)], capture_output=True, check=True).stdout)
     caches = bundle.context * bytes_per_token(bundle.config)
     assert peak <= 1.1 * (report.size + caches)
+
+
+def test_where_a_file_goes_is_looked_at_first(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is compiled, or a text is run for an importance matrix; and nothing is left there."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"")
+
+    def never(*arguments: object, **options: object) -> None:
+        raise AssertionError("it was begun")
+
+    for module, name in ((bundling, "_write_source"), (quantizing, "importance_of"), (quantizing, "quantize_file")):
+        monkeypatch.setattr(module, name, never)
+    for name, problem in (("folder", IsADirectoryError), ("file/model.rlx", OSError)):
+        with pytest.raises(problem):
+            rlx.bundle(tiny_llama, tmp_path / name)
+        with pytest.raises(problem):
+            quantizing.quantize(tiny_llama, tmp_path / name, "q8_0", importance="text.txt")
+    with pytest.raises(AssertionError, match="it was begun"):
+        rlx.bundle(tiny_llama, tmp_path / "new" / "model.rlx")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_bundles_are_not_quantised(tiny_bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"tiny\.rlx' is a bundle, .*: quantise the model that it was made of"):
+        quantizing.quantize(tiny_bundle, tmp_path / "a.gguf", "q8_0")

@@ -87,7 +87,7 @@ def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:
     [
         ("graph.mlir", "a module in MLIR is for rlx emit"),
         ("model.safetensors", "models of safetensors are read by their folders"),
-        ("decode.rlx", "a compiled module is for rlx_mlir.load"),
+        ("decode.rlx", "an artefact of one module is for rlx_mlir.load, rlx artifact and rlx profile"),
     ],
 )
 def test_other_files_say_what_they_are_for(tmp_path: Path, name: str, text: str) -> None:

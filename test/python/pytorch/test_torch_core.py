@@ -227,6 +227,18 @@ def test_places_in_an_order() -> None:
     each(find, rows, torch.cat([drawn(3, 4), rows[:, :2]], 1))
 
 
+def test_counts_of_intervals() -> None:
+    """Of ends that are given, and of those of the data; what is outside of them is in none, as NaN isn't."""
+    each(
+        lambda x: (torch.histc(x, 5, -1.0, 1.0), torch.histc(x, 3), torch.histc(x), torch.histc(x, 1, 2, 3)),
+        drawn(7, 5),
+    )
+    edges = torch.tensor([-2.0, -1.0, 0.0, 0.99, 1.0, 1.01, NAN])
+    each(lambda x: (torch.histc(x, 4, -1.0, 1.0), torch.histc(x[:2] * 0 + 3.0, 3)), edges)
+    numbers = index(3, 0, 2, 3, 3, 7)
+    each(lambda x: torch.histc(x.float(), bins=4, min=0, max=3), numbers)
+
+
 def test_linear_algebra() -> None:
     a = drawn(3, 4, 4) + 4 * torch.eye(4)
     each(

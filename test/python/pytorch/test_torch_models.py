@@ -36,6 +36,18 @@ def qwen2(attention: str) -> Any:
     return transformers.Qwen2ForCausalLM(own)
 
 
+def mixtral(attention: str) -> Any:
+    own = transformers.MixtralConfig(
+        **TEXT,
+        num_key_value_heads=2,
+        num_local_experts=4,
+        max_position_embeddings=128,
+        attn_implementation=attention,
+        use_cache=False,
+    )
+    return transformers.MixtralForCausalLM(own)
+
+
 def bert(attention: str) -> Any:
     return transformers.BertModel(
         transformers.BertConfig(**TEXT, max_position_embeddings=128, attn_implementation=attention)
@@ -119,6 +131,28 @@ def test_models_compute_what_eager_does(name: str) -> None:
             np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-5, rtol=1e-5)
     for own, tensor in program.tensors.items():
         assert program.params[own].ctypes.data == tensor.data_ptr()
+
+
+def test_mixtures_of_experts_compute_what_eager_does() -> None:
+    """Of sizes that are numbers: rows are put in the order of their experts."""
+    torch.manual_seed(0)
+    model, given = mixtral("sdpa").eval(), arguments("ids", 2, 7)
+    with torch.no_grad():
+        (wanted,) = (own for own in tensors(model(**given)) if own.ndim == 3)
+    found = rlx.from_torch(model, (), given).compile(threads=1)(**given)
+    np.testing.assert_allclose(tensors(found)[0].numpy(), wanted.numpy(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("ends", [[2, 2, 5, 6], [0, 0, 0, 0], [6, 6, 6, 6], [1, 2, 3, 4]])
+def test_rows_behind_the_last_expert_are_zero(ends: list[int]) -> None:
+    class Grouped(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, weight: Any, ends: Any) -> Any:
+            return torch.ops.transformers.grouped_mm_fallback(x, weight, ends)
+
+    pytest.importorskip("transformers.integrations.moe")
+    given = (torch.randn(6, 5), torch.randn(4, 5, 3), torch.tensor(ends))
+    found = rlx.from_torch(Grouped(), given).compile(threads=1)(*given)
+    np.testing.assert_allclose(found.numpy(), Grouped()(*given).numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["llama-sdpa", "llama-eager"])

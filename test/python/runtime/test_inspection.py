@@ -61,7 +61,7 @@ def rlx_command(*words: object) -> tuple[int, str]:
 
 def test_an_artefact_is_described(files: dict[str, Path]) -> None:
     found = inspection.describe(files["own.rlx"])
-    assert (found["kind"], found["name"], found["version"]) == ("artifact", "scaled", 10)
+    assert (found["kind"], found["name"], found["version"]) == ("artifact", "scaled", 11)
     assert found["bytes"] == files["own.rlx"].stat().st_size
     assert (found["runs_here"], found["obstacle"]) == (True, "")
     assert found["sizes"] == {"rows": 4}

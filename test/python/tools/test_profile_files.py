@@ -99,6 +99,7 @@ def test_files_without_work_are_read(executable: Executable, tmp_path: Path) -> 
     artifact = Artifact.load(path)
     assert counted_work_of(artifact) is None
     assert not any(own.problem for own in inspection.verify(path))
+    assert inspection.describe(path)["version"] == 10
     found = profile_executable(Executable(artifact, threads=1), rounds=2)
     assert found.program is None
     assert set(found.to_dict()) == {"program", "sizes", "threads", "seconds", "report"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx_mlir.frontends import factors
 from rlx_mlir.hir.values import Value
-from rlx_mlir.pytorch.graph import Importer, Results, Unhandled, handles, whole
+from rlx_mlir.pytorch.graph import Importer, Results, Unhandled, handles, size_of, whole
 
 
 def _solved(im: Importer, a: Value, b: Value) -> Value:
@@ -189,3 +189,17 @@ def _distance(im: Importer, difference: Value, p: float) -> Value:
     if p in (1, math.inf):
         return m.reduce(size, "sum" if p == 1 else "max", [-1])
     return m.pow(m.sum(m.pow(size, float(p)), [-1]), 1.0 / float(p))
+
+
+@handles("transformers.grouped_mm_fallback.default")
+def grouped_mm(im: Importer, x: Value, weight: Value, ends: Value) -> Value:
+    """Rows of x times the weight of their expert: those of an expert follow each other, up to where `ends` says.
+
+    An operator of the library transformers, for mixtures of experts; rows behind the last end are 0.
+    """
+    m = im.m
+    row = im.iota([x.shape[0], 1], 0, "i64")
+    expert = m.sum(m.cast(m.ge(row, m.reshape(im.cast(ends, "i64"), [1, -1])), "i32"), [-1])
+    found = m.grouped_matmul(x, weight, expert)
+    known = m.reshape(m.lt(expert, im.scalar(size_of(weight.shape[0]), "i32")), [-1, 1])
+    return m.where(known, found, im.number(0, im.dtype()))

@@ -118,6 +118,24 @@ def searchsorted(im: Importer, first: Value, second: Value, **options: Any) -> V
     return im.cast(m.sum(m.cast(before, "i64"), [-1]), im.dtype())
 
 
+@handles("aten.histc.default")
+def histc(im: Importer, x: Value, bins: Any = 100, min: float = 0, max: float = 0) -> Value:
+    """How many elements are in each of some intervals of one length, the last of which has its upper end, too."""
+    m, word, count = im.m, im.dtype(), static(bins, "the number of intervals")
+    flat = m.reshape(x, [-1])
+    low, high = im.number(min, word), im.number(max, word)
+    if min == max:  # then they are those of the data, or around its only number
+        if flat.shape[0] != 0:
+            low, high = (m.reduce(flat, kind, [0]) for kind in ("min", "max"))
+        same = m.eq(low, high)
+        low, high = m.where(same, low - 1.0, low), m.where(same, high + 1.0, high)
+    inside = m.ge(flat, low) & m.le(flat, high)
+    place = m.cast((flat - low) * float(count) / (high - low), "i32")
+    place = m.minimum(place, im.number(count - 1, "i32"))
+    ones = im.expanded(m.reshape(im.number(1, word), [1]), flat.shape)
+    return m.scatter_add(ones, m.where(inside, place, im.number(-1, "i32")), count)
+
+
 # -- along a dimension -----------------------------------------------------------------------------------------------
 
 
