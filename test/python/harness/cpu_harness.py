@@ -139,11 +139,12 @@ class Kernel:
         descriptors = self._descriptors(buffers, shared)
         for name in [self.name, f"{self.name}_finish"] if self.shares and not only else [self.name]:
             total = self._number(f"{name}.units", descriptors)
-            scratch = _Memory(self._number(f"{name}.scratch", descriptors))
+            size = self._number(f"{name}.scratch", descriptors)
             edges = [0, total] if cuts is None else sorted({0, total, *(cut for cut in cuts if 0 < cut < total)})
             for begin, end in itertools.pairwise(only or edges):
+                scratch = _Memory(size)  # each part may be another thread's
                 self._call(f"{name}.body", [*descriptors, begin, end, scratch.descriptor])
-            scratch.check()
+                scratch.check()
         shared.check()
 
     def __call__(

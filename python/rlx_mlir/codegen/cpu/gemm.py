@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec, with_element
@@ -149,13 +150,27 @@ class _Tiled:
         tiles = ExactTiles(em, self.target, self.product, x, values, outputs, parts, groups, self.block, counts)
         with em.loop(begin, end, hint="unit") as unit:
             column, first = unit.iv // blocks, unit.iv % blocks * size
-            count = rows if isinstance(blocks, int) and blocks == 1 else em.imin(em.imax(rows - first, 0), size)
-            tiles.unit(column, (first, count), functools.partial(self._decode, em, values, column))
+            is_one = isinstance(blocks, int) and blocks == 1
+            count = rows if is_one else em.imin(em.imax(rows - first, 0), size)
+            # Units of the same columns follow each other: what the first of them has copied is there for the others.
+            is_new = None
+            if not is_one and self.block >= self.product.k:
+                is_new = em.cmpi("eq", unit.iv, begin) | em.cmpi("eq", em.index(first), 0)
+            tiles.unit(column, (first, count), functools.partial(self._decode, em, values, column, is_new))
 
     def _decode(
-        self, em: Emitter, values: Sequence[Value], unit: Index, g: int, k0: Index, k1: Index, decoded: Value
+        self,
+        em: Emitter,
+        values: Sequence[Value],
+        unit: Index,
+        is_new: Value | None,
+        g: int,
+        k0: Index,
+        k1: Index,
+        decoded: Value,
     ) -> Callable[[Index, int], Value] | None:
-        """Copies a unit's columns of a group of weights, or says how they are read where they are."""
+        """Copies a unit's columns of a group of weights, where `is_new` is None or holds; or says how they are read
+        where they are."""
         dense, line, group = values[1 : 1 + self.weights], self.line, self.groups[g]
         starts = [(dense[weight], unit * self.columns + line * p) for weight, p in group]
         n, k = self.product.n, self.product.k
@@ -168,8 +183,9 @@ class _Tiled:
             return lambda k, v: readers[v](k)
         copy = copy_transposed if self.transposed else copy_columns
         together = len(group) if self.weights == 1 else 1  # lines of one weight stand beside each other
-        for p, (weight, start) in enumerate(starts[::together]):
-            copy(em, self.target, Matrix(weight, n, k), (start, line * together), (k0, k1), decoded, (g, p * line))
+        with em.if_(is_new) if is_new is not None else nullcontext():
+            for p, (weight, start) in enumerate(starts[::together]):
+                copy(em, self.target, Matrix(weight, n, k), (start, line * together), (k0, k1), decoded, (g, p * line))
         return None
 
 
