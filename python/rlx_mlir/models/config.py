@@ -7,7 +7,7 @@ The checks run before anything is built or compiled, and say everything that is 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..frontends.model_file import MetadataValue, ModelFile, TensorInfo
 from .architecture import ARCHITECTURES, LONG_ROPE_FACTORS, ROPE_FACTORS, Architecture, Experts, TensorRule
 from .caches import check_kv_dtype
 from .delta import Delta
+from .keys import Keys, where
 from .latent import Latent
 from .recurrent import convs_of, delta_of
 from .rope import Yarn, frequencies
@@ -139,7 +140,7 @@ class ModelConfig:
             if types := [f"'{name}' is {info.type}" for name, info in file.tensors.items() if info.type not in known]:
                 problems.append(f"nor are these types of tensors: {_list(types)}")
             raise UnsupportedError(
-                f"{_where(file)}architecture '{file.architecture}' is not supported, {'; '.join(problems)}"
+                f"{where(file)}architecture '{file.architecture}' is not supported, {'; '.join(problems)}"
             )
         if not _is_one_of(file.metadata.get(f"{architecture.name}.expert_count", 0), (0,)):
             architecture = architecture.with_experts
@@ -286,81 +287,19 @@ def _check_kind(file: ModelFile) -> None:
         number = metadata.get("split.no")
         which = f"number {number + 1} of the {_short(count)}" if isinstance(number, int) else f"one of {_short(count)}"
         raise UnsupportedError(
-            f"{_where(file)}is {which} files of a split model ('split.count', 'split.no'), which must be opened "
+            f"{where(file)}is {which} files of a split model ('split.count', 'split.no'), which must be opened "
             "together, by the path of one of them"
         )
     kind = metadata.get("general.type")
     if not _is_plain(kind, None, "model"):
-        raise UnsupportedError(f"{_where(file)}'general.type' must be 'model', but is {_short(kind)}")
+        raise UnsupportedError(f"{where(file)}'general.type' must be 'model', but is {_short(kind)}")
     version = metadata.get("general.quantization_version")
     quantised = any(info.type in WEIGHT_TYPES - VECTOR_TYPES for info in file.tensors.values())
     if quantised and not _is_plain(version, None, 2):
         raise UnsupportedError(
-            f"{_where(file)}'general.quantization_version' must be 2, but is {_short(version)}: blocks had "
+            f"{where(file)}'general.quantization_version' must be 2, but is {_short(version)}: blocks had "
             "another layout"
         )
-
-
-class Keys:
-    """Metadata of one architecture, each value checked as it is read."""
-
-    def __init__(self, file: ModelFile, prefix: str) -> None:
-        self.file = file
-        self.prefix = prefix
-
-    def get(self, key: str) -> MetadataValue:
-        return self.file.metadata.get(f"{self.prefix}.{key}")
-
-    def fail(self, key: str, rule: str, value: object) -> GGUFError:
-        return GGUFError(f"metadata '{self.prefix}.{key}' must be {rule}, but is {value!r}", path=self.file.path)
-
-    def require(self, keys: Iterable[str]) -> None:
-        missing = [f"'{self.prefix}.{key}'" for key in keys if self.get(key) is None]
-        if missing:
-            raise GGUFError(f"metadata {', '.join(missing)} must be there, but the file lacks it", path=self.file.path)
-
-    def integer(self, key: str, default: int, least: int = 1) -> int:
-        value = self.get(key)
-        if value is None:
-            return default
-        if isinstance(value, np.ndarray) and len(value) and (value == value[0]).all():
-            value = value[0].item()  # some writers give one number for each layer
-        elif isinstance(value, np.ndarray):
-            raise UnsupportedError(
-                f"{_where(self.file)}metadata '{self.prefix}.{key}' differs between layers, which is not supported: "
-                f"{np.unique(value)[:8].tolist()}"
-            )
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 31:
-            raise self.fail(key, f"an integer from {least} to 2^31 - 1", value)
-        return value
-
-    def number(self, key: str, default: float, *, zero: float | None = None) -> float:
-        """A number above 0; ``zero`` is what 0 means, where it means something."""
-        value = self.get(key)
-        if value is None:
-            return default
-        if zero is not None and not isinstance(value, bool | str | np.ndarray) and value == 0:
-            return zero
-        if isinstance(value, bool) or not isinstance(value, int | float) or not (0 < value < math.inf):
-            raise self.fail(key, "a finite number above 0", value)
-        return float(value)
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.fail(key, "true or false", value)
-        return value
-
-    def flags(self, key: str, count: int) -> list[bool] | None:
-        """One for each of `count` layers; None where the value is something else than an array of flags."""
-        value = self.get(key)
-        if not isinstance(value, np.ndarray) or value.dtype != np.bool_:
-            return None
-        if len(value) != count:
-            raise self.fail(key, f"an array of {count} flags, one for each layer,", f"{len(value)} flags")
-        return [bool(each) for each in value]
 
 
 def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataValue]:
@@ -381,7 +320,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
     layers = keys.integer("block_count", 0, least=1 + predicted) - predicted
     if layers > len(file.tensors):  # every layer has tensors: a number that cannot be true isn't worth a long list
         raise keys.fail("block_count", f"at most the number of tensors, {len(file.tensors)}", layers)
-    budgets.check("layers", layers, f"{_where(file)}metadata '{keys.prefix}.block_count'")
+    budgets.check("layers", layers, f"{where(file)}metadata '{keys.prefix}.block_count'")
     hidden, heads = keys.integer("embedding_length", 0), keys.integer("attention.head_count", 0)
     kv_heads, convs = convs_of(keys, layers, heads, hidden) if architecture.convs else (None, None)
     kv_heads = keys.integer("attention.head_count_kv", heads) if kv_heads is None else kv_heads
@@ -426,7 +365,7 @@ def _predicted(keys: Keys) -> int:
     found = keys.integer("nextn_predict_layers", 0, least=0)
     if found > 1:
         raise UnsupportedError(
-            f"{_where(keys.file)}metadata '{keys.prefix}.nextn_predict_layers' must be 0 or 1, but is {found}"
+            f"{where(keys.file)}metadata '{keys.prefix}.nextn_predict_layers' must be 0 or 1, but is {found}"
         )
     return found
 
@@ -436,7 +375,7 @@ def _latent(keys: Keys, kv_heads: int) -> Latent:
     with `_mla`, that of the parts that stand for it in scores."""
     if keys.get("attention.key_length_mla") is None and keys.get("attention.kv_lora_rank") is not None:
         raise UnsupportedError(
-            f"{_where(keys.file)}the metadata lacks '{keys.prefix}.attention.key_length_mla': only files that were "
+            f"{where(keys.file)}the metadata lacks '{keys.prefix}.attention.key_length_mla': only files that were "
             "written before latents were cached do, and those have keys and values in tensors attn_kv_b"
         )
     own = ("kv_lora_rank", "key_length", "value_length", "key_length_mla", "value_length_mla")
@@ -475,7 +414,7 @@ def _routing(keys: Keys, kind: Experts | None) -> Routing:
     number = keys.integer("expert_gating_func", 0, least=0)
     if number not in _SCORES:
         raise UnsupportedError(
-            f"{_where(keys.file)}'{keys.prefix}.expert_gating_func' must be one of {list(_SCORES)}, but is {number}"
+            f"{where(keys.file)}'{keys.prefix}.expert_gating_func' must be one of {list(_SCORES)}, but is {number}"
         )
     experts, used = keys.integer("expert_count", 0), keys.integer("expert_used_count", 0)
     groups = keys.integer("expert_group_count", 0, least=0) or 1
@@ -508,7 +447,7 @@ def _head_dim(keys: Keys, hidden: int, heads: int) -> int:
     value_length = keys.integer("attention.value_length", hidden // heads)  # not the key's: as the format says
     if value_length != head_dim:
         raise UnsupportedError(
-            f"{_where(keys.file)}heads of keys and values must be equally wide, but have {head_dim} and {value_length}"
+            f"{where(keys.file)}heads of keys and values must be equally wide, but have {head_dim} and {value_length}"
         )
     return head_dim
 
@@ -572,7 +511,7 @@ def _yarn(keys: Keys, base: float, original: int, whole: bool) -> Yarn | None:
     allowed = (None, -1.0, 0.0, 1.0) if stretched else (None, -1.0, 0.0)
     if not _is_plain(mixed, *allowed):
         raise UnsupportedError(
-            f"{_where(keys.file)}what the metadata asks for is not supported: "
+            f"{where(keys.file)}what the metadata asks for is not supported: "
             f"'{keys.prefix}.rope.scaling.yarn_ext_factor' = {_short(mixed)}"
         )
     if not stretched or mixed == 0:  # without any of it, all pairs are stretched
@@ -632,7 +571,7 @@ def _refuse(keys: Keys, architecture: Architecture) -> None:
             f"rope scaling {_short(kind)} ('{keys.prefix}.rope.scaling.type'; known are {', '.join(_ROPE_SCALINGS)})"
         )
     if found:
-        raise UnsupportedError(f"{_where(keys.file)}what the metadata asks for is not supported: {', '.join(found)}")
+        raise UnsupportedError(f"{where(keys.file)}what the metadata asks for is not supported: {', '.join(found)}")
 
 
 def _is_plain(value: object, *plain: object) -> bool:
@@ -714,7 +653,7 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
             f"results: {_list(unknown)}"
         )
     if problems:
-        raise UnsupportedError(f"{_where(file)}{'; '.join(problems)}")
+        raise UnsupportedError(f"{where(file)}{'; '.join(problems)}")
     return {name: tensors[name] for name in rules if name in tensors}
 
 
@@ -748,10 +687,6 @@ def _list(names: list[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
-def _where(file: ModelFile) -> str:
-    return f"{file.path}: " if file.path else ""
-
-
 def check_context(config: ModelConfig, context: int | None, default: int = 2048) -> int:
     """Positions to plan for: ``context``, or what the model was made for, at most ``default``.
 
@@ -764,4 +699,4 @@ def check_context(config: ModelConfig, context: int | None, default: int = 2048)
     return context
 
 
-__all__ = ["Keys", "ModelConfig", "check_context"]
+__all__ = ["ModelConfig", "check_context"]

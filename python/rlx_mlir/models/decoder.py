@@ -230,8 +230,8 @@ def parameters(
     for name in used(config):
         info = config.weights[name]
         data = file.read(info)
-        if replaced and name in replaced:
-            data = replaced[name].view(data.dtype).reshape(data.shape)
+        if replaced and info.name in replaced:
+            data = replaced[info.name].view(data.dtype).reshape(data.shape)
         if len(info.shape) == 1:
             arrays[name] = data.astype(np.float32, copy=False)
         elif not is_packed(config, name):

@@ -12,11 +12,11 @@ import itertools
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from ..errors import UnsupportedError, shortened
+from ..files import Json
 from .json_tokenizer import JsonTokenizer, parts_of
 from .normal_form import tables
 from .text_patterns import parsed
@@ -35,7 +35,7 @@ _WORDS = " [^ ]*|[^ ]+"
 _PUNCTUATION = r"[!-\/:-@\[-`\{-~\p{P}]"
 
 
-def described(tokenizer: JsonTokenizer) -> list[Any]:
+def described(tokenizer: JsonTokenizer) -> list[object]:
     """The tokenizer as `rlx_mlir.models.text_section` has one; UnsupportedError where C can't do what it does."""
     document, model = tokenizer.document, tokenizer.document["model"]
     _check_model(model)
@@ -71,7 +71,7 @@ def _unsupported(what: str) -> UnsupportedError:
     return UnsupportedError(f"tokenizer.json: {what}, which only Python does")
 
 
-def _check_model(model: Mapping[str, Any]) -> None:
+def _check_model(model: Mapping[str, Json]) -> None:
     if model.get("type", "BPE") != "BPE":
         raise _unsupported(f"the model is of 'type' {model.get('type')!r}")
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
@@ -79,7 +79,7 @@ def _check_model(model: Mapping[str, Any]) -> None:
             raise _unsupported(f"the model has '{name}'")
 
 
-def _bytes_of(model: Mapping[str, Any], *, of_bytes: bool) -> list[int]:
+def _bytes_of(model: Mapping[str, Json], *, of_bytes: bool) -> list[int]:
     """The token of each byte; none where characters that the vocabulary lacks don't become bytes."""
     if of_bytes:
         names: Sequence[str] = [character for character, _ in sorted(byte_alphabet().items(), key=lambda own: own[1])]
@@ -93,7 +93,7 @@ def _bytes_of(model: Mapping[str, Any], *, of_bytes: bool) -> list[int]:
     return [model["vocab"][name] for name in names]
 
 
-def _merges(model: Mapping[str, Any], places: Mapping[str, int]) -> Iterator[bytes]:
+def _merges(model: Mapping[str, Json], places: Mapping[str, int]) -> Iterator[bytes]:
     """Ids of the two tokens and of the one that they become, the best merge first."""
     for pair in model["merges"]:
         left, _, right = pair.partition(" ") if isinstance(pair, str) else (pair[0], " ", pair[1])
@@ -113,7 +113,7 @@ def _token(tokenizer: JsonTokenizer, index: int, places: Mapping[str, int]) -> t
     return own, kind | (0 if matched else _UNMATCHED)
 
 
-def _added(tokenizer: JsonTokenizer, token: Mapping[str, Any], *, prepended: bool) -> list[Any]:
+def _added(tokenizer: JsonTokenizer, token: Mapping[str, Json], *, prepended: bool) -> list[object]:
     """An added token: its text, in its form and without the space that is put first, its id, and flags."""
     text, flags = token["content"], 0
     if token.get("single_word"):
@@ -137,7 +137,7 @@ class _Steps:
         patterns: expressions by which it is cut, one after the other.
     """
 
-    def __init__(self, document: Mapping[str, Any], *, of_bytes: bool) -> None:
+    def __init__(self, document: Mapping[str, Json], *, of_bytes: bool) -> None:
         self._of_bytes = of_bytes
         self._has_spaces = not of_bytes  # U+2581 stands for them otherwise
         self._is_last = False
@@ -153,7 +153,7 @@ class _Steps:
         if self._has_spaces:
             raise _unsupported("spaces don't become U+2581")
 
-    def _normalize(self, step: Mapping[str, Any]) -> None:
+    def _normalize(self, step: Mapping[str, Json]) -> None:
         kind = step.get("type")
         if kind == "Sequence":
             return
@@ -166,10 +166,10 @@ class _Steps:
         else:
             raise _unsupported(f"the normalizer is {shortened(step)}")
 
-    def _replaces_spaces(self, step: Mapping[str, Any]) -> bool:
+    def _replaces_spaces(self, step: Mapping[str, Json]) -> bool:
         return not self._of_bytes and step.get("pattern") == {"String": " "} and step.get("content") == _SPACE
 
-    def _cut(self, step: Mapping[str, Any]) -> None:
+    def _cut(self, step: Mapping[str, Json]) -> None:
         kind = step.get("type")
         if kind == "Sequence":
             return
@@ -189,7 +189,7 @@ class _Steps:
         else:
             raise _unsupported(f"the pre-tokenizer is {shortened(step)}")
 
-    def _metaspace(self, step: Mapping[str, Any]) -> None:
+    def _metaspace(self, step: Mapping[str, Json]) -> None:
         scheme = step.get("prepend_scheme", "always" if step.get("add_prefix_space", True) else "never")
         if self.space != _NOWHERE and scheme != "never":
             raise _unsupported(f"a space is put first twice, by {shortened(step)}, too")
@@ -198,7 +198,7 @@ class _Steps:
         self.patterns += [_WORDS] if step.get("split", True) else []
 
 
-def _pattern(step: Mapping[str, Any]) -> str | None:
+def _pattern(step: Mapping[str, Json]) -> str | None:
     """The expression whose matches a pre-tokenizer makes pieces of, and of what is between; None of another one."""
     kind = step.get("type")
     if kind == "Digits":

@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from .delta import Delta
+from .keys import Keys
 from .short_conv import ShortConv
-
-if TYPE_CHECKING:
-    from .config import Keys
 
 
 def delta_of(keys: Keys, layers: int) -> Delta | None:

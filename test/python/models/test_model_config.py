@@ -132,7 +132,7 @@ def test_unknown_architecture(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "mamba"}, {"x": np.zeros(1, np.float32)})
     with pytest.raises(
         UnsupportedError,
-        match=r"m\.gguf: architecture 'mamba' is not supported, known are deepseek2, ernie4_5, exaone4, gemma, ",
+        match=r"m\.gguf: architecture 'mamba' is not supported, known are cohere2, command-r, deepseek2, ernie4_5, ",
     ):
         ModelConfig.from_gguf(GGUFFile(path))
 
@@ -143,7 +143,7 @@ def test_an_unknown_architecture_names_the_nearest_and_all_else(tmp_path: Path) 
     with pytest.raises(UnsupportedError) as caught:
         ModelConfig.from_gguf(GGUFFile(path))
     message = str(caught.value)
-    assert "'gema3' is not supported, known are deepseek2, ernie4_5, exaone4, gemma, gemma2, gemma3, " in message
+    assert "'gema3' is not supported, known are cohere2, command-r, deepseek2, ernie4_5, exaone4, " in message
     assert "; the nearest is gemma3; " in message
     assert "nor are these types of tensors: 'blk.0.ssm_a' is i64, 'blk.0.ssm_b' is i16" in message
 

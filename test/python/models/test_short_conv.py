@@ -13,7 +13,7 @@ import tiny_models
 from numpy_decoder import NumpyDecoder
 
 from rlx_mlir.errors import GGUFError, ModelFileError, RlxError, UnsupportedError
-from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.frontends.huggingface import HuggingFaceFolder
 from rlx_mlir.frontends.safetensors_writer import write_safetensors
 from rlx_mlir.models import decoder
@@ -110,6 +110,23 @@ def test_sessions_are_kept(model: Model, tmp_path: Path) -> None:
     again = model.restore(tmp_path / "s")
     np.testing.assert_array_equal(again.step(5), session.step(5))
     same_states(again, session)
+
+
+def test_the_last_norm_has_another_name_in_files(tmp_path: Path, path: Path) -> None:
+    """Numbers of it that aren't finite are found and replaced, and folders are quantised on the way."""
+    tensors = tiny_models.tensors(architecture="lfm2")
+    tensors["token_embd_norm.weight"][3] = np.nan
+    broken = write_gguf(tmp_path / "m.gguf", tiny_models.metadata("lfm2"), tensors)
+    with pytest.raises(GGUFError, match=r"tensor 'token_embd_norm\.weight'"):
+        load_model(broken, context=64, chunk=16)
+    tensors["token_embd_norm.weight"][3] = 0
+    zero = write_gguf(tmp_path / "z.gguf", tiny_models.metadata("lfm2"), tensors)
+    found, wanted = (load_model(each, context=64, chunk=16, nonfinite="zero").logits(IDS) for each in (broken, zero))
+    np.testing.assert_array_equal(found, wanted)
+    folder = folders.write(tmp_path / "f", "lfm2", folders.weights("lfm2"))
+    quantised = load_model(folder, context=64, chunk=16, quantize="q8_0").logits(IDS)
+    plain = load_model(folder, context=64, chunk=16).logits(IDS)
+    np.testing.assert_allclose(quantised, plain, atol=0.1 * float(np.abs(plain).max()))
 
 
 HEADS = "attention__head_count_kv"
