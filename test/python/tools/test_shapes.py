@@ -181,6 +181,7 @@ def test_figures(fresh_cache: Path) -> None:
     assert (fresh_cache / "shapes" / "tiny.gguf").exists()
 
 
+@pytest.mark.wide
 def test_bench_of_a_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "SIZES", {"1b": TINY})
     monkeypatch.setenv("RLX_DEBUG", "")
