@@ -223,6 +223,7 @@ def test_sequences_together_beside_rivals(tiny_llama: Path, fakes: None) -> None
     assert reads[1] < 0.6 * reads[0]
 
 
+@pytest.mark.wide
 def test_sequences_decode_together_step_by_step(tiny_llama: Path) -> None:
     ours = models.Ours(models.Setting(str(tiny_llama), 1, 256))
     prompts = [[number, *range(20, 40)] for number in range(3)]

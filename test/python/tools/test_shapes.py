@@ -166,6 +166,7 @@ def test_pieces_that_do_not_fit(tmp_path: Path) -> None:
         write_gguf(tmp_path / "c.gguf", {}, {"w": ("q4_0", iter([rows[:1]]), (2, 32))})
 
 
+@pytest.mark.wide
 def test_figures(fresh_cache: Path) -> None:
     """The line that the log of a change has: it says what was measured, and that one round is too few."""
     import figures
