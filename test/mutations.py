@@ -72,7 +72,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lowering/quantization.py", ("lit:quant", "quantize")),
     ("lowering/fuse*.py", ("lit:fuse", "roundings", "compile_ops", "compile_block")),
     ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "llama", "families", "mtp_head", "compile_block")),
-    ("lowering/plan.py", ("dynamic_sizes", "donation", "compile_ops")),
+    ("lowering/plan.py", ("dynamic_sizes", "resume", "donation", "compile_ops")),
     ("lowering/lir.py", ("lit:lir-plan", "control_kernels", "donation", "compile_ops")),
     ("lowering/plan_[rt]*.py", ("lit:lir-plan", "control_kernels", "dynamic_sizes")),
     ("lowering/donation.py", ("lit:lir-plan-ties", "donation")),

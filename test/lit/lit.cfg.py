@@ -26,10 +26,6 @@ config.suffixes = [".mlir"]
 config.excludes = ["Output"]
 config.test_source_root = str(Path(__file__).parent)
 config.test_exec_root = str(Path(lit_config.params.get("exec_root", Path(__file__).parent / "Output")))
-config.substitutions += [
-    (r"\brlx-opt\b", f"{sys.executable} -m rlx_mlir.tools.opt"),
-    (r"\bFileCheck\b", str(package("llvm") / "bin" / "FileCheck")),
-]
 if "PYTHONPATH" in os.environ:  # of a copy of the package that has a fault
     config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
 if find_assembler() is not None:
@@ -38,3 +34,10 @@ config.environment["OPENBLAS_NUM_THREADS"] = "1"  # threads that wait take proce
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input=fail"
 if lit_config.maxIndividualTestTimeIsSupported[0]:  # where psutil is installed
     config.maxIndividualTestTime = 120
+sys.path.insert(0, config.test_source_root)
+from opt_server import start  # noqa: E402  # lit runs this file by itself
+
+config.substitutions += [
+    (r"\brlx-opt\b", start(config.environment)),
+    (r"\bFileCheck\b", str(package("llvm") / "bin" / "FileCheck")),
+]

@@ -81,6 +81,7 @@ ON_CPUS = {"mir.complex_norm_sq_backward"}
 
 
 @pytest.mark.parametrize("op", [name for name in operation_names() if "_backward" in name])
+@pytest.mark.quick(18)
 def test_every_gradient_that_is_an_operation(op: str):
     """An operation of this kind without a case is a failure: it has to have one."""
     cases = [own for name, own in CASES.items() if name.split(" ")[0] == op.removeprefix("mir.")]
@@ -97,6 +98,7 @@ def test_every_gradient_that_is_an_operation(op: str):
     check(module, arrays_of(case, op))
 
 
+@pytest.mark.wide
 def test_gradients_of_a_layer():
     module = rlx.value_and_grad(layer())
     values: dict[str, np.ndarray] = {own.name: normal(*own.shape, seed=n) for n, own in enumerate(module.params)}

@@ -71,6 +71,7 @@ def test_patterns_that_match_nothing_are_refused():
         rlx.grad(network(), recompute=3)
 
 
+@pytest.mark.wide
 def test_limits_choose_as_few_blocks_as_they_need():
     free = Trainer(network(), weights(), optim.sgd(), cache=False)
     assert free.recomputed == ()

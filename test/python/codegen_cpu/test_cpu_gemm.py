@@ -538,6 +538,7 @@ def extremes() -> list[Any]:
 
 
 @pytest.mark.parametrize(("target", "bits", "scheme"), extremes())
+@pytest.mark.quick(24)
 def test_extreme_integers(target: str, bits: int, scheme: str) -> None:
     """Largest products: weights at both ends of their range against the largest activations, and the largest digits."""
     n, top = 16, 127 * 2 ** (bits - 8)

@@ -208,6 +208,7 @@ def test_generators_without_a_source_are_not_cached(monkeypatch: pytest.MonkeyPa
     assert rlx.compile(module()).dispatch_report().kernels[0].template == "my.sums"
 
 
+@pytest.mark.wide
 def test_results_are_kept_by_the_source_of_generators(tmp_path: Path) -> None:
     """The same name with another function gives another program: asked of processes of their own, with one cache."""
     example = blocks("docs/own-operations.md", "python")

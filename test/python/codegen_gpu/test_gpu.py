@@ -44,7 +44,12 @@ QUICK = (
 #: Without chains of kernels, and with them.
 CHIPS = ("sm_80", "sm_90")
 TURNS = dict(zip(QUICK, itertools.cycle(CHIPS), strict=False))
-QUICK_AND_SLOW = [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in SUPPORTED]
+#: Of these, what emulating takes long.
+WIDE = ("attention f32", "attention with sinks", "int8 q8_0")
+QUICK_AND_SLOW = [
+    pytest.param(name, marks=[pytest.mark.wide] * (name in WIDE) + [pytest.mark.slow] * (name not in QUICK))
+    for name in SUPPORTED
+]
 
 
 def compile_options(name: str) -> dict[str, Any]:

@@ -373,6 +373,7 @@ def test_tiles_of_heads_in_progress_follow_each_other() -> None:
     assert order(1, 100000) == [782, 32, 1]
 
 
+@pytest.mark.wide
 def test_results_are_the_same_bits_each_time() -> None:
     many = Case(33, 70, 2, 1, kind="causal")
     for case, schedule in ((ONE, decode), (replace(many, element="bf16"), prefill_mma), (many, prefill_f32)):

@@ -271,6 +271,7 @@ def test_products_with_packed_weights_by_choice(activations: str, kernel: str, o
     assert len(results) == 1
 
 
+@pytest.mark.wide
 def test_products_of_few_rows_by_choice() -> None:
     random = np.random.default_rng(0)
     x, w = random.standard_normal((3, 96), np.float32), random.standard_normal((600, 96), np.float32)

@@ -61,6 +61,7 @@ def test_a_step_without_attention(chip: str, activations: str) -> None:
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.quick(1)
+@pytest.mark.wide
 def test_a_dynamic_number_of_rows(chip: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host chooses between kernels for few rows and for many."""
     monkeypatch.setenv("RLX_CUDA_SYNC", "1")  # no graphs: each launch is in the trace

@@ -357,6 +357,7 @@ def test_what_wgmma_cannot_read() -> None:
     chip=st.sampled_from(["sm_80", MMA, HOPPER]),
     dynamic=st.booleans(),
 )
+@pytest.mark.wide
 def test_any_sizes(m: int, n: int, k: int, step: int, element: str, chip: str, dynamic: bool) -> None:
     """By the schedule that takes them; N and K are multiples of a step, so that wgmma has its share."""
     gemm = product(None if dynamic else m, n // step * step, k // step * step, element, scales(element))

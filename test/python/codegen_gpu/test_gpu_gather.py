@@ -31,11 +31,11 @@ def values(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
 
 
 def indices_of(kind: str, rng: np.random.Generator, size: int, *shape: int) -> np.ndarray:
-    """Indices, some of them outside; floats with fractions and NaN."""
+    """Indices, some of them outside; floats with fractions, without, and NaN."""
     chosen = rng.integers(-2, size + 2, shape)
     if kind == "f32":
         found = chosen + rng.uniform(0, 0.9, shape)
-        found.reshape(-1)[:3] = (np.nan, np.inf, -np.inf)[: found.size]
+        found.reshape(-1)[:5] = (np.nan, np.inf, -np.inf, 1, 0)[: found.size]
         return found.astype(np.float32)
     return chosen.astype(DTYPES[kind])
 

@@ -271,6 +271,7 @@ def test_ptxas_keeps_everything_in_registers(tile, program):
             assert used.registers * (128 if name.endswith("_sum") else fitted.threads) <= 65536, name
 
 
+@pytest.mark.wide
 def test_ptxas_takes_batches_and_dynamic_rows():
     shapes = ((None, 8, None, 64), (None, 1, 64, 128), (None, 8, None, 128))
     for kernel in (

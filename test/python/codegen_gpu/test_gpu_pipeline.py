@@ -16,7 +16,7 @@ from compile_harness import compare
 from cuda_harness import emulated_device
 from gpu_harness import assemble
 from test_compile_ops import CASES
-from test_gpu import QUICK, SUPPORTED, compile_options
+from test_gpu import QUICK, SUPPORTED, WIDE, compile_options
 from typer.testing import CliRunner
 
 import rlx_mlir as rlx
@@ -70,7 +70,12 @@ ELDER = ("packed q4_0", "int8 q8_0", "attention f32")
 @pytest.mark.parametrize(
     ("name", "chip"),
     [
-        pytest.param(name, chip, marks=[pytest.mark.slow] * (name not in (QUICK if chip == "sm_90a" else ELDER)))
+        pytest.param(
+            name,
+            chip,
+            marks=[pytest.mark.wide] * (name in WIDE)
+            + [pytest.mark.slow] * (name not in (QUICK if chip == "sm_90a" else ELDER)),
+        )
         for name in SUPPORTED
         for chip in ("sm_90a", "sm_80")
     ],

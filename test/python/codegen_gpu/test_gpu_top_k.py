@@ -57,6 +57,11 @@ def test_what_it_does_not_cover_is_generic() -> None:
         artifact = build_artifact(graph(n, k, dtype), CompileOptions(target="nvptx", chip="sm_80"))
         (how,) = artifact.templates.values()
         assert how.startswith("generic: "), how
+    for result in (0, 1):
+        module = rlx.GraphModule.mir("one")
+        module.set_outputs({"y": module.top_k(module.input("x", ["rows", 100], "f32"), 4)[result]})
+        (how,) = build_artifact(module, CompileOptions(target="nvptx", chip="sm_80")).templates.values()
+        assert how.endswith("only one of values and positions is read"), how
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i32", "i64"])

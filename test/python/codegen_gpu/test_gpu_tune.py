@@ -68,6 +68,7 @@ def tuner(gpu: FakeCuda, model: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
+@pytest.mark.wide
 def test_what_is_faster_is_found_and_kept_and_used(tuner: Any, model: Any) -> None:
     found = tuner("decode").run()
     assert len(found.kernels) >= 5

@@ -123,6 +123,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, architecture: str) -> None
             assert np.array_equal(own, other)
 
 
+@pytest.mark.wide
 def test_logits_are_those_of_transformers_and_peft(tiny_llama: Path, written: Path) -> None:
     """By their formulas and names, from the files alone."""
     wanted = HfDecoder(GGUFFile(tiny_llama), written)

@@ -52,6 +52,7 @@ def test_an_adapter_answers_as_it_was_taught(tiny_llama: Path, tuned: Path) -> N
 
 
 @pytest.mark.usefixtures("interpreted")
+@pytest.mark.wide
 def test_merged_files_are_the_model_with_the_adapter(tiny_llama: Path, tuned: Path, tmp_path: Path) -> None:
     merged = tmp_path / "merged.gguf"
     result = rlx("merge-lora", tiny_llama, tuned, "-o", merged, "--type", "f16")

@@ -155,6 +155,7 @@ def test_gradients_are_those_of_numpy(tmp_path: Path, architecture: str) -> None
         assert abs(slope) > 1e-3
 
 
+@pytest.mark.wide
 def test_logits_in_parts_give_the_same_gradients(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the bit, but for the sum of the losses; and with less memory."""
     file = GGUFFile(tiny_llama)
@@ -246,6 +247,7 @@ def test_runs_go_on_from_checkpoints_with_the_same_bits(trained: tuple[FineTunin
         assert np.array_equal(array, wanted[name]), name
 
 
+@pytest.mark.wide
 def test_less_memory_gives_the_same_bits(trained: tuple[FineTuning, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """As few layers as possible are computed again; where all of them don't bring a step within, that is said.
 

@@ -309,6 +309,7 @@ for turn in range(int(sys.argv[4])):
 @pytest.mark.parametrize(
     ("processes", "kernels", "rounds"), [(4, 4, 5), pytest.param(8, 8, 50, marks=pytest.mark.slow)], ids=str
 )
+@pytest.mark.wide
 def test_processes_share_a_cache_that_is_emptied(
     folder: Path, tmp_path: Path, processes: int, kernels: int, rounds: int
 ) -> None:

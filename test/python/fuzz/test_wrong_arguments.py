@@ -645,7 +645,9 @@ def folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(
+    "group", [pytest.param(name, marks=[pytest.mark.wide] * (name == "GraphModule")) for name in GROUPS]
+)
 def test_every_function_of_the_api(group: str, everything: dict[str, dict[str, Call]]) -> None:
     wrong = {name: found for name, call in everything[group].items() if (found := list(foreign_errors_of(call)))}
     assert wrong == {}

@@ -70,52 +70,59 @@ TYPES = re.compile(r"(?<![A-Za-z0-9_])(?:b?f|[iu]|(?:bfloat|float|u?int|complex)
 def mark_levels(items: Sequence[pytest.Item]) -> None:
     """Marks what a test with the mark `quick(n)` has of cases: beyond n as slow, of these n two thirds as wide.
 
-    Cases that are slow or wide anyway don't count. Those that stay have most of the words and numbers in the cases'
-    names; the first word of a part counts for itself. Of cases that are as good, each test takes others: not the same
-    element type everywhere. At either level stays besides what alone has an element type or a format among the cases of
-    its file that are left.
+    Cases that are slow anyway don't count; those of a test that is wide itself all stay so. Those that are kept have
+    most of the words and numbers in the cases' names; the first word of a part counts for itself. Of cases that are as
+    good, each test takes others: not the same element type everywhere. At either level stays besides what alone has an
+    element type or a format among the cases of its file that are left.
     """
     cases: defaultdict[tuple[str, int], dict[str, pytest.Item]] = defaultdict(dict)
-    types: defaultdict[str, set[str]] = defaultdict(set)
+    wide_anyway: set[str] = set()
+    others: list[str] = []
     for item in items:
-        if any(item.get_closest_marker(name) for name in ("slow", "wide")):
+        if item.get_closest_marker("slow") is not None:
             continue
+        if item.get_closest_marker("wide") is not None:
+            wide_anyway.add(item.nodeid)
         if (mark := item.get_closest_marker("quick")) is not None:
             (count,) = mark.args
             cases[item.nodeid.partition("[")[0], count][item.nodeid] = item
         else:
-            types[_file(item.nodeid)].update(TYPES.findall(item.nodeid))
-    groups = []
+            others.append(item.nodeid)
+    groups: list[tuple[list[str], list[str]]] = []
     for (test, count), own in cases.items():
         first = zlib.crc32(test.encode()) % len(own)
         names = [*own][first:] + [*own][:first]
         order = telling({name: re.findall(r"\w+|[\[-]\w+", name[len(test) :]) for name in names}, count)
-        groups.append((order, {name: own[name] for name in names}))
-    slow = _beyond([(order, [*own]) for order, own in groups], types)
-    quick = [(order[: -(-len(order) // 3)], [name for name in own if name not in slow]) for order, own in groups]
-    wide = _beyond(quick, types)
-    for _, own in groups:
+        groups.append((order, names))
+    slow = _beyond(groups, others)
+    left = [([n for n in order if n not in wide_anyway], names) for order, names in groups]
+    left = [(order[: -(-len(order) // 3)], [n for n in names if n not in slow | wide_anyway]) for order, names in left]
+    wide = _beyond(left, [name for name in others if name not in wide_anyway])
+    for own in cases.values():
         for name, item in own.items():
             if name in slow or name in wide:
                 item.add_marker("slow" if name in slow else "wide")
 
 
-def _beyond(groups: Sequence[tuple[Sequence[str], Sequence[str]]], types: Mapping[str, set[str]]) -> set[str]:
-    """Of groups of cases, and which are kept of each, those that aren't: but those with types that no other has.
+def _beyond(groups: Iterable[tuple[Sequence[str], Sequence[str]]], others: Iterable[str]) -> set[str]:
+    """Of groups, with the cases that are kept and all, those that aren't kept, but for types that no other one has.
 
-    `types` has what else is kept of each file.
+    `others` are cases that are kept anyway.
     """
-    found = {file: set(own) for file, own in types.items()}
+    types: defaultdict[str, set[str]] = defaultdict(set)
     beyond: defaultdict[str, list[str]] = defaultdict(list)
+    for name in others:
+        types[_file(name)].update(TYPES.findall(name))
     for kept, names in groups:
-        file = _file(names[0])
-        found.setdefault(file, set()).update(*map(TYPES.findall, kept))
-        beyond[file] += [name for name in names if name not in kept]
+        for name in kept:
+            types[_file(name)].update(TYPES.findall(name))
+        for name in names:
+            if name not in kept:
+                beyond[_file(name)].append(name)
     for file, left in beyond.items():
-        own = {name: set(TYPES.findall(name)) - found[file] for name in left}
+        own = {name: set(TYPES.findall(name)) - types[file] for name in left}
         while missing := set().union(*own.values()):
-            best = max(own, key=lambda name: len(own[name] & missing))
-            shown = own.pop(best)
+            shown = own.pop(max(own, key=lambda name: len(own[name] & missing)))
             own = {name: parts - shown for name, parts in own.items()}
         beyond[file] = [*own]
     return {name for names in beyond.values() for name in names}

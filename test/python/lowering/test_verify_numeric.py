@@ -91,6 +91,7 @@ def test_sound_modules_pass(policy: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"activations": "int8"}, {"disable_templates": ("all",)}], ids=str)
+@pytest.mark.quick(3)
 def test_packed_weights_pass_in_every_way(options: dict[str, Any]) -> None:
     verify(packed_mlp(), **options)
 
@@ -120,6 +121,7 @@ def decoder() -> GraphModule:
     return m
 
 
+@pytest.mark.wide
 def test_a_decoder_block_passes_with_its_caches() -> None:
     verify(decoder())
 
@@ -130,6 +132,7 @@ def test_samples_that_do_not_fit_are_skipped_and_told() -> None:
     assert len(verifier.samples) >= 4
 
 
+@pytest.mark.wide
 def test_sizes_stay_below_declared_maxima() -> None:
     verify(packed_mlp(), maxima={"seq": 2})
 
@@ -319,6 +322,7 @@ def test_a_bug_in_the_planner_is_named_by_the_call_that_suffers(monkeypatch: Pat
     )
 
 
+@pytest.mark.wide
 def test_a_bug_in_preparation_is_named_by_the_parameter(monkeypatch: Patch) -> None:
     repack = prepare.OPERATIONS["repack"]
     monkeypatch.setitem(prepare.OPERATIONS, "repack", lambda w, **options: np.roll(repack(w, **options), 1))
@@ -420,6 +424,7 @@ def test_unknown_kinds_of_verification_are_refused() -> None:
         compile(mlp(), verify="all")
 
 
+@pytest.mark.wide
 def test_the_environment_switches_it_on(monkeypatch: Patch) -> None:
     monkeypatch.setenv("RLX_VERIFY", "numeric")
     monkeypatch.setitem(prepare.OPERATIONS, "repack", lambda w, **options: np.zeros(1, np.int8))
@@ -427,6 +432,7 @@ def test_the_environment_switches_it_on(monkeypatch: Patch) -> None:
         compile(packed_mlp())
 
 
+@pytest.mark.wide
 def test_verification_is_not_answered_by_the_cache(monkeypatch: Patch) -> None:
     compile(packed_mlp())
     repack = prepare.OPERATIONS["repack"]
@@ -443,6 +449,7 @@ def rlx_opt(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str
     return done
 
 
+@pytest.mark.wide
 def test_rlx_opt_verifies_each_pass(tmp_path: Path) -> None:
     file = tmp_path / "m.mlir"
     file.write_text(mlp().to_text(locations=True))

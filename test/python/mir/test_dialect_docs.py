@@ -88,6 +88,7 @@ def test_every_negative_test_names_a_constraint():
     assert not stale, "ops-invalid*.mlir tests constraints that aren't documented: " + ", ".join(stale)
 
 
+@pytest.mark.wide
 def test_generated_reference_is_up_to_date():
     folder = next(iter(importlib.util.find_spec("mlir").submodule_search_locations))
     needed = ("bin/mlir-tblgen", "include/mlir/IR/OpBase.td")

@@ -157,6 +157,7 @@ def test_kernels_are_those_of_the_parts() -> None:
     assert {"attention"} < set(compile_fresh(module).artifact.templates.values())
 
 
+@pytest.mark.wide
 def test_on_gpus() -> None:
     module = GraphModule.mir("gpu")
     own: dict[str, Any] = {

@@ -531,6 +531,7 @@ def test_one_executable_for_every_size_and_type(dtype: str) -> None:
     check_program(everything(dtype), [{"n": 3, "h": 9, "w": 7}, *SIZES], threads=2, maxima=MAXIMA)
 
 
+@pytest.mark.wide
 def test_on_gpus() -> None:
     """By the generic path; run by the emulator of PTX."""
     p = everything()

@@ -121,6 +121,7 @@ def test_there_is_a_class_for_rows() -> None:
         assert run({"logits": normal(0, 0), "labels": np.zeros(0, np.int32)})["y"].shape == (0,)
 
 
+@pytest.mark.wide
 def test_on_gpus() -> None:
     module = GraphModule.mir("gpu")
     logits, labels, d = module.input("x", ["n", 40]), module.input("l", ["n"], "i64"), module.input("d", ["n"])

@@ -219,6 +219,7 @@ def test_convolutions_of_dynamic_images() -> None:
     assert not failures, "\n".join(failures)
 
 
+@pytest.mark.wide
 def test_convolutions_on_gpus() -> None:
     m = GraphModule.mir("conv_on_gpus")
     x = m.input("x", ["n", 3, "h", "w"])

@@ -299,6 +299,7 @@ def test_builders():
 
 
 @pytest.mark.parametrize("gradient", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.wide
 def test_kernels_for_gpus_run_as_loops(gradient):
     view = VIEW | {"width": 6, "height": 5, "tile_size": 4, "max_list_entries": 12}
     module = program(None, 1, view, gradient=gradient)

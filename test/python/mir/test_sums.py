@@ -100,6 +100,7 @@ LENGTHS = (0, 1, 15, 16, 17, 31, 63, 64, 65, 96, 511, 512, 513, 1023, 1025, 2055
 
 
 @pytest.mark.parametrize(("length", "dtype"), covering.products(LENGTHS, ["f32", "f64"], meeting=1))
+@pytest.mark.quick(16)
 def test_every_length_has_every_element_once(length: int, dtype: str) -> None:
     """Powers of two of few digits: their sums are exact in any order. A product of all finds each element, too."""
     p = Program("mir")
@@ -142,6 +143,7 @@ def test_infinities_and_nan_stay_in_long_sums() -> None:
                 np.testing.assert_array_equal(value, np.array(want, np.float32))
 
 
+@pytest.mark.wide
 def test_errors_do_not_grow_with_the_length_on_gpus() -> None:
     p = Program("mir")
     row = p.input("row", [1, "n"])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from compile_harness import Program, compile_fresh, templates_of
 from cuda_harness import emulated_device
 
@@ -88,6 +89,7 @@ def test_tails_of_f64() -> None:
         _check(found, "f64", 1e-13)
 
 
+@pytest.mark.wide
 def test_tails_on_gpus() -> None:
     module, inputs = _module(FUNCTIONS), _inputs()
     with emulated_device("sm_80"):

@@ -221,6 +221,7 @@ def test_options_that_agree_and_those_that_are_free_are_taken(path: Path) -> Non
     assert model.threads == model.decode_threads == 1
 
 
+@pytest.mark.wide
 def test_options_are_kept(tiny_llama: Path, tmp_path: Path) -> None:
     options = {**OPTIONS, "kv_dtype": "f16", "quantize": "q8_0"}
     rlx.bundle(tiny_llama, tmp_path / "m.rlx", **options)
@@ -289,6 +290,7 @@ def _tokenizer(folder: Path) -> None:
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.wide
 def test_folders_are_bundled(dtype: str, tmp_path: Path) -> None:
     folder, _ = folders.write_both(tmp_path, "qwen3", dtype)
     _tokenizer(folder)

@@ -98,7 +98,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
-@pytest.mark.parametrize("architecture", ["qwen3", "gemma3", "gpt-oss"])
+@pytest.mark.parametrize("architecture", ["qwen3", "gemma3", pytest.param("gpt-oss", marks=pytest.mark.wide)])
 @pytest.mark.parametrize(("kv_dtype", "limit"), [("q8_0", 3e-3), ("f16/q8_0", 3e-3), ("q8_0/q4_0", 0.3), ("q4_0", 0.6)])
 @pytest.mark.quick(2)
 def test_logits_are_near_those_of_exact_caches(
@@ -150,6 +150,7 @@ def test_blocks_on_varied_text(smollm2_path: Path, kv_dtype: str, limit: float, 
     assert agreement > least
 
 
+@pytest.mark.wide
 def test_the_command_line_has_two_types(tmp_path: Path) -> None:
     path = str(tiny_models.write(tmp_path / "m.gguf", architecture="qwen3"))
     runner = CliRunner()

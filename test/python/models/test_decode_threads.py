@@ -125,6 +125,7 @@ def test_rates_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module.measured_rates("int8", [1, 2]) == {}
 
 
+@pytest.mark.wide
 def test_models_decode_with_them(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_NUM_THREADS", "3")
     plain = load_model(tiny_llama, context=64, chunk=16)

@@ -81,6 +81,7 @@ def test_layers_have_caches_or_states(path: Path) -> None:
 
 
 @pytest.mark.parametrize("cuts", [[1] * 9, [8, 1], [3, 6], [2, 2, 5]], ids=str)
+@pytest.mark.quick(4)
 def test_a_prompt_has_the_same_bits_wherever_it_is_cut(model: Model, cuts: list[int]) -> None:
     whole, parts, at = model.session(), model.session(), 0
     whole.feed(IDS[:9])
@@ -92,6 +93,7 @@ def test_a_prompt_has_the_same_bits_wherever_it_is_cut(model: Model, cuts: list[
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 17])
+@pytest.mark.quick(6)
 def test_tokens_at_once_have_the_bits_of_single_ones(model: Model, count: int) -> None:
     one, many = model.session(), model.session()
     for session in (one, many):
@@ -151,6 +153,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
+@pytest.mark.quick(4)
 def test_texts_are_the_same(model: Model, options: dict[str, Any]) -> None:
     for length in (1, 9, 40):
         for most in (1, 2, 9, 30):
@@ -208,6 +211,7 @@ def right_model(tmp_path: Path) -> Model:
     )
 
 
+@pytest.mark.wide
 def test_a_layer_that_is_right_is_believed(tmp_path: Path) -> None:
     """Greedily and by draws, which are shared: all that it proposes is chosen, but for what comes after the end."""
     model = right_model(tmp_path)
@@ -329,6 +333,7 @@ def test_conversations_go_on_behind_their_prompt(model: Model) -> None:
     assert other.stats.reused_tokens == 0
 
 
+@pytest.mark.wide
 def test_many_at_a_time_have_the_texts_of_each(model: Model) -> None:
     """Rows of sequences that end are taken by others, with their states."""
     prompts = [IDS[:3], IDS[3:20], IDS[5:6], IDS[10:40], IDS[2:4]]

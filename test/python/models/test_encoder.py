@@ -189,6 +189,7 @@ def test_a_tokenizers_own_padding_and_length_do_not_count(folder: Path) -> None:
     assert load_encoder(folder).tokenize(text) == plain.tokenize(text)
 
 
+@pytest.mark.wide
 def test_long_texts(folder: Path) -> None:
     edit(folder / "config.json")
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 6}')

@@ -33,13 +33,15 @@ FAMILIES = (
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
 
 
-#: Families that are compiled by default, with what others have, too: the graphs of all are interpreted.
-KINDS = ("qwen2", "qwen3", "gemma3", "gemma2", "qwen2moe", "phi3")
+#: Families that are compiled by default, with what others have, too, and by CI: the graphs of all are interpreted.
+KINDS = ("qwen3", "gemma3", "qwen2moe")
+WIDE_KINDS = ("qwen2", "gemma2", "phi3")
 
 
 def compiled_ones() -> list[Any]:
-    """All families; those that aren't among `KINDS` are slow."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS)) for name in FAMILIES]
+    """All families; those that aren't among these are slow."""
+    marks = {**{name: [] for name in KINDS}, **{name: [pytest.mark.wide] for name in WIDE_KINDS}}
+    return [pytest.param(name, marks=marks.get(name, [pytest.mark.slow])) for name in FAMILIES]
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -180,6 +182,7 @@ def test_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
     "variant", [pytest.param(name, marks=[pytest.mark.slow] * (name not in COMPILED)) for name in VARIANTS]
 )
 @pytest.mark.quick(1)
+@pytest.mark.wide
 def test_compiled_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
     family, changes, options = VARIANTS[variant]
     path = tiny_models.write(tmp_path / "m.gguf", changes, architecture=family, **options)

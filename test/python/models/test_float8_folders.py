@@ -89,6 +89,7 @@ def test_tensors_are_those_of_bf16(tmp_path: Path, architecture: str, method: st
         np.testing.assert_array_equal(found.tensor(name), wanted.tensor(name), err_msg=name)
 
 
+@pytest.mark.wide
 def test_logits_are_those_of_bf16(tmp_path: Path) -> None:
     """As they are, and quantised on the way."""
     packed, dense, _ = write(tmp_path, "deepseek3", "blocks")

@@ -45,7 +45,13 @@ def test_a_folder_gives_the_logits_of_the_file(tmp_path: Path, architecture: str
 
 
 @pytest.mark.parametrize(
-    ("architecture", "dtype"), [("llama", "bf16"), ("qwen3moe", "f16"), ("gemma2", "bf16"), ("gpt-oss", "bf16")]
+    ("architecture", "dtype"),
+    [
+        ("llama", "bf16"),
+        pytest.param("qwen3moe", "f16", marks=pytest.mark.wide),
+        ("gemma2", "bf16"),
+        ("gpt-oss", "bf16"),
+    ],
 )
 @pytest.mark.quick(1)
 def test_compiled_folders_give_the_logits_of_the_file(tmp_path: Path, architecture: str, dtype: str) -> None:
@@ -103,6 +109,7 @@ def write_mxfp4(tmp_path: Path) -> tuple[Path, Path, dict[str, np.ndarray]]:
     return folder, path, own
 
 
+@pytest.mark.wide
 def test_experts_of_mxfp4(tmp_path: Path) -> None:
     """The same bytes as in a GGUF file, and the same bits of logits, compiled."""
     folder, path, _ = write_mxfp4(tmp_path)

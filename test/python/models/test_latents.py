@@ -162,6 +162,7 @@ def test_older_files_have_the_logits_of_those_of_today(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load_interpreted(then).logits(IDS), load_interpreted(now).logits(IDS))
 
 
+@pytest.mark.wide
 def test_blocks_of_older_files_are_kept_where_they_can_be(tmp_path: Path) -> None:
     """Rows of values have the same bytes; what is turned has the same numbers."""
     then, now = older(tmp_path, "q8_0")

@@ -275,7 +275,7 @@ def test_gpus_take_over_whole_chunks(model: Model, tiny_llama: Path) -> None:
     ("architecture", "activations", "kv_dtype"),
     [
         ("llama", "exact", "f16"),
-        ("gpt-oss", "exact", "f32"),
+        pytest.param("gpt-oss", "exact", "f32", marks=pytest.mark.wide),
         pytest.param("llama", "int8", "f32", marks=pytest.mark.slow),
         pytest.param("gemma3", "int8", "bf16", marks=pytest.mark.slow),
     ],
@@ -301,6 +301,7 @@ def test_prefill_is_the_same_bits_however_it_is_cut(
 
 @pytest.mark.parametrize("activations", ["exact", "int8"])
 @pytest.mark.quick(1)
+@pytest.mark.wide
 def test_texts_are_the_same_whether_tokens_are_taken_over(tiny_llama: Path, activations: str) -> None:
     """Twenty prompts, each after another one that shares its start, chosen tokens among them."""
     random = np.random.default_rng(1)
@@ -549,6 +550,7 @@ print("mlir" in sys.modules, "rlx_mlir._compiler" in sys.modules, "rlx_mlir.hir"
 """
 
 
+@pytest.mark.wide
 def test_a_warm_start_needs_no_compiler(tiny_llama: Path, tmp_path: Path) -> None:
     """The second process finds the code in the cache: no MLIR, no graph; and says the same."""
     environment = {**os.environ, "RLX_CACHE_DIR": str(tmp_path)}

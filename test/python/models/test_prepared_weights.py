@@ -92,6 +92,7 @@ def test_all_that_is_prepared_is_mapped(model: Path, folder: Path, expected: np.
             assert arrays[name].ctypes.data % 64 == 0
 
 
+@pytest.mark.wide
 def test_programs_that_prepare_in_the_same_way_share_a_file(model: Path, folder: Path, expected: np.ndarray) -> None:
     check(model, expected, "kept")
     check(model, expected, "mapped", context=48)
@@ -422,6 +423,7 @@ def run(*words: object) -> Any:
 LINE = ("--activations", "exact", "--context", 64, "--chunk", 16)
 
 
+@pytest.mark.wide
 def test_commands_show_what_is_kept(model: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepared, "LEAST_BYTES", 0)
     words = ("generate", model, "hello", "--greedy", "--max-tokens", 1, *LINE)

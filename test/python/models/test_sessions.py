@@ -46,8 +46,8 @@ def same_state(first: Session, second: Session) -> None:
     ("architecture", "activations", "kv_dtype"),
     [
         ("llama", "int16", "f32"),
-        ("gpt-oss", "exact", "q8_0"),
-        ("deepseek3", "int16", "q8_0"),
+        pytest.param("gpt-oss", "exact", "q8_0", marks=pytest.mark.wide),
+        pytest.param("deepseek3", "int16", "q8_0", marks=pytest.mark.wide),
         pytest.param("llama", "exact", "f16", marks=pytest.mark.slow),
         pytest.param("llama", "int8", "bf16", marks=pytest.mark.slow),
         pytest.param("gemma3", "int16", "f16", marks=pytest.mark.slow),

@@ -41,6 +41,7 @@ def test_every_type_is_one_of_weights() -> None:
 
 
 @pytest.mark.parametrize("kinds", list(MODELS.values()), ids=MODELS)
+@pytest.mark.quick(3)
 def test_models_compute_with_the_decoded_weights(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     path = write(tmp_path, kinds)
     with GGUFFile(path) as file:

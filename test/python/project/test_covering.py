@@ -110,11 +110,13 @@ def test_a_third_of_the_quick_cases_is_not_wide(pytester: pytest.Pytester) -> No
             pass
 
         @pytest.mark.wide
-        def test_wide():
+        @pytest.mark.quick(1)
+        @pytest.mark.parametrize("size", range(3))
+        def test_wide(size):
             pass
         """
     )
-    counts = {"": 13, "slow": 6, "wide": 4, "not (slow or wide)": 3}
+    counts = {"": 15, "slow": 9, "wide and not slow": 4, "not (slow or wide)": 2}
     for marks, count in counts.items():
         shown = pytester.runpytest_inprocess("-m", marks, "--collect-only", "-q").stdout.str()
         assert sum("::" in line for line in shown.splitlines()) == count, marks

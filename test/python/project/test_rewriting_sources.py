@@ -7,6 +7,8 @@ import ast
 import os
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -44,6 +46,7 @@ SOURCES = sorted(
 )
 
 
+@pytest.mark.wide
 def test_pipelines_run_through_run_pipeline_alone() -> None:
     found = {str(path.relative_to(ROOT)): bypasses(path.read_text()) for path in SOURCES}
     # It asks MLIR's parser of pipelines which passes there are, and runs none.

@@ -224,6 +224,7 @@ def fuzz(client: httpx.Client, seed: int, count: int) -> None:
     assert client.post(CHATS, json=CHAT).status_code == 200
 
 
+@pytest.mark.wide
 def test_random_bodies(client: httpx.Client) -> None:
     fuzz(client, 0, 300)
 

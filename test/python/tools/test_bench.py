@@ -112,6 +112,7 @@ def rows_of(request: Request) -> list[dict[str, Any]]:
     return list(bench.run(request, lambda text: None))
 
 
+@pytest.mark.wide
 def test_workloads_are_measured() -> None:
     (row,) = rows_of(Request(threads=1, vs=("numpy",), kernels=("softmax-128x1024",), rounds=3, floor=0.001))
     assert row["vs"] == "numpy"
@@ -177,6 +178,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(RIVALS, name, Rival(name, (), (), load=load))
 
 
+@pytest.mark.wide
 def test_models_beside_rivals(tiny_llama: Path, fakes: None) -> None:
     vs = ("llama.cpp", "llama.cpp-q8_0", "openvino")
     request = Request(1, vs, str(tiny_llama), prompts=(4,), decode=3, contexts=(100,), rounds=3, kv_dtype="f16")
@@ -200,6 +202,7 @@ def test_models_beside_rivals(tiny_llama: Path, fakes: None) -> None:
         assert row["theirs"]["median"] == (1000.0 if row["what"] == "prefill 4" else 100.0)
 
 
+@pytest.mark.wide
 def test_sequences_together_beside_rivals(tiny_llama: Path, fakes: None) -> None:
     vs = ("llama.cpp", "openvino")
     request = Request(1, vs, str(tiny_llama), prompts=(), decode=3, sequences=(1, 3), rounds=3)
@@ -221,6 +224,7 @@ def test_sequences_together_beside_rivals(tiny_llama: Path, fakes: None) -> None
     assert reads[1] < 0.6 * reads[0]
 
 
+@pytest.mark.wide
 def test_sequences_decode_together_step_by_step(tiny_llama: Path) -> None:
     ours = models.Ours(models.Setting(str(tiny_llama), 1, 256))
     prompts = [[number, *range(20, 40)] for number in range(3)]

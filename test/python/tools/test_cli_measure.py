@@ -36,6 +36,7 @@ def test_every_command_shows_examples(command: tuple[str, ...]) -> None:
 # Profiles ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.wide
 def test_profile(tiny_llama: Path, tmp_path: Path) -> None:
     options = (*SMALL, "--prompt-tokens", "8", "--decode", "2", "--rounds", "2")
     text = rlx("profile", tiny_llama, *options).stdout
@@ -92,6 +93,7 @@ def test_table_of_compile_times(tiny_llama: Path, fresh_cache: Path) -> None:
         assert word in text
 
 
+@pytest.mark.wide
 def test_compile_timing(tiny_llama: Path, tmp_path: Path, fresh_cache: Path) -> None:
     found = json.loads(rlx("compile", tiny_llama, "--context", "64", "--timing", "--json").stdout)
     assert [program["program"] for program in found["programs"]] == ["prefill", "decode"]

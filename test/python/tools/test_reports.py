@@ -448,6 +448,7 @@ def dumped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.wide
 def test_dumps_hold_what_each_pass_changed(dumped: Path) -> None:
     names = sorted(file.name for file in dumped.glob("*.mlir"))
     assert names[:3] == ["000-input-hir.mlir", "001-hir-to-mir.mlir", "002-mir-fuse-matmul-bias-act.mlir"]

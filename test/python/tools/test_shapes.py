@@ -166,6 +166,7 @@ def test_pieces_that_do_not_fit(tmp_path: Path) -> None:
         write_gguf(tmp_path / "c.gguf", {}, {"w": ("q4_0", iter([rows[:1]]), (2, 32))})
 
 
+@pytest.mark.wide
 def test_figures(fresh_cache: Path) -> None:
     """The line that the log of a change has: it says what was measured, and that one round is too few."""
     import figures
@@ -181,6 +182,7 @@ def test_figures(fresh_cache: Path) -> None:
     assert (fresh_cache / "shapes" / "tiny.gguf").exists()
 
 
+@pytest.mark.wide
 def test_bench_of_a_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "SIZES", {"1b": TINY})
     monkeypatch.setenv("RLX_DEBUG", "")

@@ -125,6 +125,7 @@ def test_several_batches_are_one_step():
         np.testing.assert_allclose(each["error"].reshape(12, 3), own["error"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.wide
 def test_scales_of_the_loss():
     """The same steps; one whose gradients aren't finite is left out, and halves the scale."""
     inputs = data()

@@ -61,6 +61,7 @@ def test_losses_fall():
     assert trained(own, batches, 200) < first / 5
 
 
+@pytest.mark.wide
 def test_given_arrays_do_not_change():
     given = weights()
     own = Trainer(network(), given)
@@ -117,6 +118,7 @@ def test_killed_writers_leave_a_whole_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize(("precision", "scale"), [("bf16", None), pytest.param("f16", 4096.0, marks=pytest.mark.slow)])
+@pytest.mark.wide
 def test_products_of_sixteen_bits(precision, scale):
     batches = Batches(data(), 16, seed=3)
     own = trainer(precision=precision, loss_scale=scale)
