@@ -65,6 +65,15 @@ def symbols_of(size: Terms) -> set[int]:
     return found
 
 
+def plain(size: Terms) -> list[Json]:
+    """A size as JSON has it, which `read` reads."""
+    return [[coefficient, [_plain_factor(factor) for factor in factors]] for coefficient, factors in size]
+
+
+def _plain_factor(factor: Factor) -> Json:
+    return [factor.kind, factor.number, plain(factor.size)] if isinstance(factor, Derived) else factor
+
+
 def read(size: Json) -> Terms:
     """A size from what JSON makes of it."""
     return [(coefficient, [_read_factor(factor) for factor in factors]) for coefficient, factors in size]

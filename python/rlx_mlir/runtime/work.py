@@ -9,6 +9,7 @@ from typing import Any
 
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import ExecutionError, InputError
+from rlx_mlir.files import Json
 from rlx_mlir.runtime import sizes
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.sizes import Terms
@@ -103,10 +104,10 @@ class CountedWork:
     def to_dict(self) -> dict[str, Any]:
         """As an artefact has it: each polynomial and each kernel once."""
         distinct: dict[str, int] = {}
-        work: list[list[Terms]] = []
+        work: list[list[Json]] = []
         calls = []
         for call, own in zip(self.calls, self.terms, strict=True):
-            words = [own.flops, own.read, own.written]
+            words: list[Json] = [sizes.plain(each) for each in (own.flops, own.read, own.written)]
             number = distinct.setdefault(repr(words), len(work))
             if number == len(work):
                 work.append(words)
