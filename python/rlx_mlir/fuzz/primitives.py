@@ -589,8 +589,16 @@ def cumsum(draft: Draft) -> None:
 def top_k(draft: Draft) -> None:
     width = draft.size(1, 33)
     x = rows_of(draft, width) if draft.chance(0.6) else rows_of(draft, width, draft.choose(INTEGERS))
-    attributes = {"k": draft.integer(1, width), "smallest": draft.chance(0.3), "nan_largest": draft.chance(0.3)}
-    draft.emit("mir.top_k", {"x": x}, attributes)
+    order = {"smallest": draft.chance(0.3), "nan_largest": draft.chance(0.3)}
+    if draft.chance(0.3):
+        x = draft.any(ARITH, 1)
+        size = x.shape[-1]
+        k: Dim | Size = draft.integer(0, draft.smallest(size))
+        if isinstance(size, str) and draft.chance(0.6):
+            k = draft.module.size(size) if draft.chance(0.5) else minimum(k, draft.module.size(size))
+        draft.values.extend(draft.module.top_k(x, k, **order))
+        return
+    draft.emit("mir.top_k", {"x": x}, {"k": draft.integer(1, width), **order})
 
 
 @generates("mir.layer_norm", "mir.rms_norm", sums=True)

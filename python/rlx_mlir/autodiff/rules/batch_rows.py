@@ -27,7 +27,6 @@ batching(mir.ComplexOp)(elementwise)
     mir.FusedSwigluOp,
     mir.ImagOp,
     mir.RealOp,
-    mir.TopKOp,
 )
 def rows(m: Builders, at: Batched, *operands: Value, **attributes: Any) -> tuple[Value, ...]:
     """The same of each row; operands of one shape stay so."""
