@@ -4,15 +4,16 @@
     python benchmarks/bandwidth.py --rounds 15 --threads 1
     python benchmarks/bandwidth.py --what reduce gather --dtype bf16 --place memory --json
 
-Sizes fit the nearest cache, a farther one, or neither (`--place`). A reduction is of [outer, length, inner] along one of
-these; a gather reads rows of a table, or single numbers of the last axis. Results are compared with numpy's references
+Sizes fit the nearest cache, a farther one, or neither (`--place`). A reduction is of [outer, length, inner] along one
+of these; a gather reads rows of a table, or single numbers of the last axis. Results are compared with the references
 first. All are measured around calls, with one thread by the time of the processor; `of copy` is the share of the copy's
-bandwidth: bytes that are read and written by the copy's time over those by ours.
+bandwidth: the copy's time, for as many bytes read and written, over ours.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -77,7 +78,7 @@ def copied(count: int, threads: int) -> Callable[[], object]:
         return lambda: np.copyto(target, source)
     pool = ThreadPoolExecutor(threads)
     edges = [count * part // threads for part in range(threads + 1)]
-    parts = [(target[begin:end], source[begin:end]) for begin, end in zip(edges, edges[1:], strict=False)]
+    parts = [(target[begin:end], source[begin:end]) for begin, end in itertools.pairwise(edges)]
     return lambda: list(pool.map(lambda part: np.copyto(*part), parts))
 
 
@@ -100,7 +101,7 @@ def reductions(count: int, dtype: str) -> Iterator[Problem]:
 
 def gathers(count: int, dtype: str) -> Iterator[Problem]:
     """Of rows, long and short, and along the last axis; indices of 32 and of 64 bits."""
-    rng, width = np.random.default_rng(1), np.dtype(DTYPES[dtype]).itemsize
+    rng = np.random.default_rng(1)
     for columns in (1024, 16, 1):
         entries = max(count // columns // 2, 1)
         for kind in (np.int32, np.int64):

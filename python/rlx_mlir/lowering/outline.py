@@ -48,7 +48,19 @@ from rlx_mlir.semantics.function import is_parameter, symbols_in, viewed
 CLASS = "mir.kernel"
 
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
-_OF_ARRAYS = ("attention", "norm", "group_norm", "recurrence", "solve", "fft", "grouped", "q_matmul", "loss", "conv2d", "pool")
+_OF_ARRAYS = (
+    "attention",
+    "norm",
+    "group_norm",
+    "recurrence",
+    "solve",
+    "fft",
+    "grouped",
+    "q_matmul",
+    "loss",
+    "conv2d",
+    "pool",
+)
 
 #: Classes whose kernels may write a result into the memory of an operand.
 _TIED = ("rows", "cache", "sample", GENERIC)

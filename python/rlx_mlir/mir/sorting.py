@@ -89,7 +89,7 @@ class _Exchange:
         place = index(self._rank - 1)
         there = place ^ (place.like(1) << self._far)
         own, other = self._position(place), self._position(there)
-        inside = (own.max(other) < self._count.to("i32"))
+        inside = own.max(other) < self._count.to("i32")
         mine, others = self._key(own), self._key(other)
         by_key = (mine > others) | (mine.compare("eq", others) & (own < other))
         is_first = inside.select(by_key, own < other)

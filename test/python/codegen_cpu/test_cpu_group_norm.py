@@ -24,8 +24,8 @@ DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtype
 TOLERANCES = {"f32": 4e-6, "f16": 1e-3, "bf16": 8e-3}
 EPS = 1e-5
 
-#: Images and groups: less than a vector, one, one more and one less; several turns and chunks, with rests; as many groups
-#: as channels, and one.
+#: Images and groups: less than a vector, one, one more and one less; several turns and chunks, with rests; as many
+#: groups as channels, and one.
 CASES: list[tuple[tuple[int, int, int, int], int]] = [
     ((1, 2, 2, 2), 1),
     ((2, 4, 3, 5), 2),

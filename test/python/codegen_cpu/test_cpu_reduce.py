@@ -27,8 +27,8 @@ DTYPES = {**FLOATS, **INTEGERS}
 TOLERANCES = {"f32": 4e-6, "f16": 1e-3, "bf16": 8e-3, "f64": 1e-13}
 KINDS = ("sum", "mean", "max", "min", "prod")
 
-#: Shapes and axes: columns of less than a vector, of one, one more and one less, of several units, with rests; rows that
-#: are short, of whole vectors and with rests; everything, more dimensions than one, and sizes of 1 between them.
+#: Shapes and axes: columns of less than a vector, of one, one more and one less, of several units, with rests; rows
+#: that are short, of whole vectors and with rests; everything, more dimensions than one, and sizes of 1 between them.
 CASES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((5, FEWEST), (0,)),
     ((2, 3, 15), (1,)),
@@ -68,7 +68,9 @@ def run(x: np.ndarray, spec: ReduceSpec, target: Target, shape: tuple[int, ...])
     return found
 
 
-def verify(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str, kind: str, target: Target, *, dynamic: bool) -> None:
+def verify(
+    shape: tuple[int, ...], axes: tuple[int, ...], dtype: str, kind: str, target: Target, *, dynamic: bool
+) -> None:
     x = drawn(shape, dtype, kind)
     with np.errstate(all="ignore"):
         want = REFERENCES["mir.reduce"](x.astype(np.float64) if dtype in FLOATS else x, kind=kind, axes=axes)

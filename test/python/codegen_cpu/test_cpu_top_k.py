@@ -105,7 +105,8 @@ def test_lengths_that_calls_say(n: int) -> None:
 def test_sizes_of_graphs() -> None:
     """As many as sizes of the rows, or of another input, say; kernels, and generic code for any size."""
     m = GraphModule.mir("m")
-    x, other = m.input("x", ["b", "n"], "f32"), m.input("other", ["k"], "i32")
+    x = m.input("x", ["b", "n"], "f32")
+    m.input("other", ["k"], "i32")
     found = {str(k): m.top_k(x, k, smallest=k != "k") for k in ("n", "min(n, 7)", "k", 3, 0)}
     m.set_outputs({f"{word} {k}": each[word == "at"] for k, each in found.items() for word in ("values", "at")})
     for disabled in ((), ("top_k",)):
@@ -116,7 +117,7 @@ def test_sizes_of_graphs() -> None:
             given = {"x": rows_of((2, n), "f32", k), "other": np.zeros(k, np.int32)}
             for name, want in interpret(m, given).items():
                 np.testing.assert_array_equal(executable.run(given)[name], want, err_msg=name)
-        with pytest.raises(InputError, match="'mir.top_k' at .* expects that n is at least k, but 5 and 6 were given"):
+        with pytest.raises(InputError, match=r"'mir.top_k' at .* expects that n is at least k, but 5 and 6 were given"):
             executable.run({"x": np.zeros((1, 5), np.float32), "other": np.zeros(6, np.int32)})
     with pytest.raises(BuildError, match="'k' is a number or a size"):
         m.top_k(x, 2.5)

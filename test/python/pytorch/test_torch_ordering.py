@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operators that order elements along dimensions of symbolic sizes, or of more elements than are compared each with each."""
+"""Operators that order elements along dimensions of symbolic sizes, or of many elements."""
 
 from __future__ import annotations
 

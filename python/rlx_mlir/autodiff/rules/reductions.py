@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.folding import folded
 from rlx_mlir.autodiff.registry import (

@@ -2,9 +2,9 @@
 """Gathers from dense tables: result [B, O, I, T] = table [B, O, N, T] at indices [B, I], copied entry by entry.
 
 A unit is a block of about `UNIT` bytes of the result: of indices, and where these are few, of the parts of the table
-that they choose from. Entries are copied by vectors; single numbers, where T is 1, one by one. Of several parts that the
-same indices choose single numbers from, these are checked once. Long entries of large tables are fetched while the ones
-before them are copied.
+that they choose from. Entries are copied by vectors; single numbers, where T is 1, one by one. Of several parts that
+the same indices choose single numbers from, these are checked once. Long entries of large tables are fetched while the
+ones before them are copied.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SINGLE_UNIT = 1 << 16
 """The same of single numbers that the same indices choose from several parts."""
 
 LONG_ENTRY, LARGE_TABLE = 1 << 10, 1 << 22
-"""Bytes of entries and of tables from which on the next entry is fetched: a processor foresees none that lies far off."""
+"""Bytes of entries and of tables from which on the next entry is fetched, which a processor doesn't foresee."""
 
 LINE = 64
 """Bytes that one prefetch brings."""
@@ -102,7 +102,9 @@ class _Gather:
         """Whether the indices of a unit are looked at before its parts are."""
         self.high = max(fits * SINGLE_UNIT // UNIT if self.is_checked_once else fits, 1)
         """Parts of a unit."""
-        known = isinstance(self.columns, int) and (not isinstance(self.entries, int) or self.entries * entry >= LARGE_TABLE)
+        known = isinstance(self.columns, int) and (
+            not isinstance(self.entries, int) or self.entries * entry >= LARGE_TABLE
+        )
         self.is_ahead = known and entry >= LONG_ENTRY
         """Whether entries are fetched beforehand."""
 

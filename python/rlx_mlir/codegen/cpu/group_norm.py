@@ -45,13 +45,15 @@ FEWEST_PIXELS = 4
 
 
 def configure_group_norm(name: str, spec: GroupNormSpec, target: Target) -> GroupNormSpec:
-    """The kernel as it is; UnsupportedByTemplate for other types than f32, f16 and bf16, and for images of few pixels."""
+    """The kernel as it is; UnsupportedByTemplate for other types than f32, f16 and bf16, and for few pixels."""
     for kind in (spec.x, *spec.factors):
         if element_of(kind) not in ("f32", "f16", "bf16"):
             raise UnsupportedByTemplate(f"{name}: norms of groups of {element_of(kind)} have no template")
     height, width = shape_of(spec.x)[2:]
     if height is not None and width is not None and height * width < FEWEST_PIXELS:
-        raise UnsupportedByTemplate(f"{name}: expects at least {FEWEST_PIXELS} pixels, but {spec.x} has {height * width}")
+        raise UnsupportedByTemplate(
+            f"{name}: expects at least {FEWEST_PIXELS} pixels, but {spec.x} has {height * width}"
+        )
     return spec
 
 
@@ -213,9 +215,7 @@ class _Group:
             at = begin + turn.iv * self.width
             vectors = [self._read(at + vector * self.lanes) for vector in range(VECTORS)]
             turn.yield_([self._step(x, number, sums) for x, sums in zip(vectors, turn.carry, strict=True)])
-        sums, squares = (
-            self._sum(pairwise(lambda x, y: x + y, list(each))) for each in zip(*turn.result, strict=True)
-        )
+        sums, squares = (self._sum(pairwise(lambda x, y: x + y, list(each))) for each in zip(*turn.result, strict=True))
         return sums, squares
 
     def _rest(self, begin: Index, near: Value, done: Index) -> tuple[Value, Value]:

@@ -3,8 +3,8 @@
 
 There are three forms:
 
-- **Rows**, where `inner` is 1: lanes run along a row, with several vectors of partial results, joined at its end. A unit
-  is as many rows as make about `UNIT` bytes.
+- **Rows**, where `inner` is 1: lanes run along a row, with several vectors of partial results, joined at its end. A
+  unit is as many rows as make about `UNIT` bytes.
 - **Columns**, where registers hold all of `inner`: lanes are columns, and a unit is an `outer`.
 - **Pieces**, where it is more, or calls say it: a unit is a page of neighbouring columns of one `outer`, whose results
   lie in scratch. Short pieces of rows that lie far apart would be read slowly.
