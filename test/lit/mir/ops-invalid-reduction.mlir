@@ -64,7 +64,7 @@ func.func @top_k_c1_rank(%x: tensor<f32>) {
 
 // -----
 
-func.func @top_k_c2(%x: tensor<4x?xf32>) {
+func.func @top_k_c2_dims(%x: tensor<4x?xf32>) {
   // expected-error @below {{expects 'like_dims' to have a dimension of each of the 1 values in 'like', but got []}}
   %v, %i = mir.top_k "d0" of %x like %x : tensor<4x?xf32>, tensor<4x?xf32>
   return
@@ -72,7 +72,7 @@ func.func @top_k_c2(%x: tensor<4x?xf32>) {
 
 // -----
 
-func.func @top_k_c3(%x: tensor<4x?xf32>) {
+func.func @top_k_c3_text(%x: tensor<4x?xf32>) {
   // expected-error @below {{expects 'k' to be a number or a size, but }}
   %v, %i = mir.top_k "d1" of %x like %x dims [1] : tensor<4x?xf32>, tensor<4x?xf32>
   return
