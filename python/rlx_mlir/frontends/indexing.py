@@ -104,8 +104,8 @@ def places_in_order(m: GraphModule, rows: Value, x: Value, *, right: bool) -> Va
         for _ in range(size.bit_length()):
             low, high = halved(low, high)
         return low
-    (low, _), _ = m.scan(lambda low, high: (halved(low, high), None), (low, high), length=POSITION_BITS)
-    return low
+    found: tuple[Value, Value] = m.scan(lambda *ends: (halved(*ends), None), (low, high), length=POSITION_BITS)[0]
+    return found[0]
 
 
 def _length(m: GraphModule, x: Value) -> Value:

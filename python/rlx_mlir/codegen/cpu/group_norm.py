@@ -250,9 +250,9 @@ class _Group:
 
         most, whole = pixels // self.width * self.width, pixels // lanes * lanes
         pieces(0, most, VECTORS)
-        if not isinstance(pixels, int) or most < whole:
+        if not isinstance(pixels, int) or pixels % self.width >= lanes:
             pieces(most, whole, 1)
-        if not isinstance(pixels, int) or whole < pixels:
+        if not isinstance(pixels, int) or pixels % lanes:
             pieces(whole, pixels, 1, lambda left: em.mask(left, lanes))
 
 

@@ -217,7 +217,7 @@ def _top_k(
 
     last = x.rank - 1
     types = [(x.shape, x.word), (x.shape, "i32")]
-    region, _ = w.region([((), word) for _, word in types for _ in range(2)], before)
+    region = w.region([((), word) for _, word in types for _ in range(2)], before)[0]
     attributes = f"dimension = {last} : i64, is_stable = true"
     found = w.ops("sort", [x, w.iota(x.shape, last)], types, attributes, [region])
     values, places = (w.cut(own, last, 0, w.types[0][0][last]) for own in found)
