@@ -98,7 +98,7 @@ class _Gather:
         """Indices of a unit, and entries."""
         self.blocks = em.iceildiv(self.count, self.most)
         fits = self.most // self.count if isinstance(self.count, int) and self.count else 0
-        self.is_checked_once = fits > 0 and self.columns == 1 and not self.is_batched
+        self.is_checked_once = fits > 0 and self.columns == 1 and self.parts != 1 and not self.is_batched
         """Whether the indices of a unit are looked at before its parts are."""
         self.high = max(fits * SINGLE_UNIT // UNIT if self.is_checked_once else fits, 1)
         """Parts of a unit."""
