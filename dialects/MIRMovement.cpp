@@ -313,19 +313,6 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
   return success();
 }
 
-/// Makes a size that follows from those of other values a number, where it is known; nothing where
-/// it is one already.
-static IntegerAttr knownSize(Attribute size, ArrayRef<int64_t> dims) {
-  std::string ignored;
-  auto text = dyn_cast_or_null<StringAttr>(size);
-  if (!text)
-    return dyn_cast_or_null<IntegerAttr>(size);
-  FailureOr<KnownSize> found = evaluateSize(text.getValue(), dims, ignored);
-  return succeeded(found) && *found
-             ? IntegerAttr::get(IntegerType::get(size.getContext(), 64), **found)
-             : IntegerAttr();
-}
-
 OpFoldResult SliceOp::fold(FoldAdaptor) {
   FailureOr<SmallVector<int64_t>> dims =
       likeSizes(std::nullopt, getOperationName(), getLike(), getLikeDimsAttr());

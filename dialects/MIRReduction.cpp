@@ -70,16 +70,37 @@ LogicalResult TopKOp::inferReturnTypes(MLIRContext *context, std::optional<Locat
   FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
   if (failed(x) || failed(requireAttributes(location, op, {{"k", adaptor.getKAttr()}})))
     return failure();
-  if (x->getRank() == 0 || ShapedType::isDynamic(x->getShape().back())) // C1
-    return inferError(location, op, "expects 'x' to have a static last dimension, but it is ",
+  if (x->getRank() == 0) // C1
+    return inferError(location, op, "expects 'x' to have at least one dimension, but it is ",
                       shapeText(x->getShape()));
-  int64_t k = adaptor.getK(), n = x->getShape().back();
-  if (k < 1 || k > n) // C2
-    return inferError(location, op, "expects 'k' to be from 1 to the last dimension of 'x', ", n,
-                      ", but got ", k);
+  FailureOr<SmallVector<int64_t>> dims =
+      likeSizes(location, op, adaptor.getLike(), adaptor.getLikeDimsAttr());
+  if (failed(dims)) // C2
+    return failure();
+  FailureOr<KnownSize> k = sizeOf(location, op, "k", adaptor.getKAttr(), *dims);
+  if (failed(k)) // C3
+    return failure();
   SmallVector<int64_t> shape(x->getShape());
-  shape.back() = k;
+  const int64_t n = shape.back();
+  if (*k && (**k < 0 || (ShapedType::isStatic(n) && **k > n))) // C4
+    return inferError(location, op, "expects 'k' to be from 0 to the last dimension of 'x', ",
+                      sizeText(n), ", but got ", **k);
+  shape.back() = k->value_or(ShapedType::kDynamic);
   results.push_back(RankedTensorType::get(shape, x->getElementType()));
   results.push_back(RankedTensorType::get(shape, IntegerType::get(context, 32)));
+  return success();
+}
+
+LogicalResult TopKOp::fold(FoldAdaptor, SmallVectorImpl<OpFoldResult> &) {
+  FailureOr<SmallVector<int64_t>> dims =
+      likeSizes(std::nullopt, getOperationName(), getLike(), getLikeDimsAttr());
+  if (failed(dims) || getLike().empty())
+    return failure();
+  IntegerAttr k = knownSize(getKAttr(), *dims);
+  if (!k)
+    return failure();
+  setKAttr(k);
+  removeLikeDimsAttr();
+  getLikeMutable().clear();
   return success();
 }

@@ -237,6 +237,17 @@ FailureOr<KnownSize> rlx::mir::sizeOf(std::optional<Location> location, StringRe
   return found;
 }
 
+IntegerAttr rlx::mir::knownSize(Attribute size, ArrayRef<int64_t> dims) {
+  std::string ignored;
+  auto text = dyn_cast_or_null<StringAttr>(size);
+  if (!text)
+    return dyn_cast_or_null<IntegerAttr>(size);
+  FailureOr<KnownSize> found = evaluateSize(text.getValue(), dims, ignored);
+  return succeeded(found) && *found
+             ? IntegerAttr::get(IntegerType::get(size.getContext(), 64), **found)
+             : IntegerAttr();
+}
+
 bool rlx::mir::areKnown(ArrayRef<int64_t> dims) {
   return llvm::none_of(dims, ShapedType::isDynamic);
 }

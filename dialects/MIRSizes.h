@@ -34,6 +34,10 @@ llvm::FailureOr<KnownSize> sizeOf(std::optional<mlir::Location> location, llvm::
                                   llvm::StringRef name, mlir::Attribute size,
                                   llvm::ArrayRef<int64_t> dims);
 
+/// The number of an attribute, a number or text; null where it is neither, or follows from a
+/// dynamic size.
+mlir::IntegerAttr knownSize(mlir::Attribute size, llvm::ArrayRef<int64_t> dims);
+
 /// Whether sizes are numbers, whatever they are computed of.
 bool areKnown(llvm::ArrayRef<int64_t> dims);
 

@@ -111,23 +111,30 @@ def MIR_TopKOp : MIR_InferredOp<"top_k"> {
     with the smaller position is first; -0 counts as 0, and is given as 0. NaN is smaller
     than every number, with `nan_largest` larger than every number.
 
-    - (C1) `x` has at least one dimension, and the last is static.
-    - (C2) `k` is from 1 to n.
+    `k` is a number, or text that says how it follows from sizes of `like`. That n is at
+    least as large is a condition at run time where sizes are dynamic.
+
+    - (C1) `x` has at least one dimension.
+    - (C2) `like_dims` has a dimension of each of `like`.
+    - (C3) `k` is a number, or a size that follows from those of `like`.
+    - (C4) where it is known, `k` isn't negative, and at most n.
 
     ```mlir
-    func.func @f(%x: tensor<?x64xf32>) -> (tensor<?x4xf32>, tensor<?x4xi32>) {
+    func.func @f(%x: tensor<?x64xf32>, %y: tensor<?x?xf32>) -> (tensor<?x4xf32>, tensor<?x4xi32>, tensor<?x?xi32>) {
       %values, %indices = mir.top_k 4 smallest nan_largest of %x : tensor<?x64xf32>
-      return %values, %indices : tensor<?x4xf32>, tensor<?x4xi32>
+      %sorted, %order = mir.top_k "d0" of %y like %y dims [1] : tensor<?x?xf32>, tensor<?x?xf32>
+      return %values, %indices, %order : tensor<?x4xf32>, tensor<?x4xi32>, tensor<?x?xi32>
     }
     ```
   }];
-  let arguments = (ins MIR_ArithTensor:$x, I64Attr:$k, UnitAttr:$smallest,
-      UnitAttr:$nan_largest);
+  let arguments = (ins MIR_ArithTensor:$x, Variadic<MIR_StoredTensor>:$like, MIR_SizeAttr:$k,
+      UnitAttr:$smallest, UnitAttr:$nan_largest, OptionalAttr<DenseI64ArrayAttr>:$like_dims);
   let results = (outs MIR_ArithTensor:$values, MIR_I32Tensor:$indices);
   let assemblyFormat = [{
-    $k (`smallest` $smallest^)? (`nan_largest` $nan_largest^)? `of` $x attr-dict `:`
-    type($x)
+    custom<SizeOrNumber>($k) (`smallest` $smallest^)? (`nan_largest` $nan_largest^)? `of` $x
+    (`like` $like^)? (`dims` $like_dims^)? attr-dict `:` type($x) (`,` type($like)^)?
   }];
+  let hasFolder = 1;
 }
 
 #endif // RLX_MIR_REDUCTION

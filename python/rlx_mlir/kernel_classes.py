@@ -23,6 +23,7 @@ CLASSES = (
     "reduce",
     "scan",
     "norm",
+    "group_norm",
     "solve",
     "fft",
     "grouped",

@@ -587,9 +587,17 @@ def cumsum(draft: Draft) -> None:
 @generates("mir.top_k")
 def top_k(draft: Draft) -> None:
     width = draft.size(1, 33)
-    x = rows_of(draft, width) if draft.chance(0.6) else rows_of(draft, width, draft.choose(INTEGERS))
-    attributes = {"k": draft.integer(1, width), "smallest": draft.chance(0.3), "nan_largest": draft.chance(0.3)}
-    draft.emit("mir.top_k", {"x": x}, attributes)
+    if draft.chance(0.3):
+        x = draft.any(ARITH, 1)
+        size = x.shape[-1]
+        k = Size.of(draft.integer(0, draft.smallest(size)))
+        if isinstance(size, str) and draft.chance(0.6):
+            k = draft.module.size(size) if draft.chance(0.5) else minimum(k, draft.module.size(size))
+    else:
+        x = rows_of(draft, width) if draft.chance(0.6) else rows_of(draft, width, draft.choose(INTEGERS))
+        k = Size.of(draft.integer(1, width))
+    smallest, nan_largest = draft.chance(0.3), draft.chance(0.3)
+    draft.values.extend(draft.module.top_k(x, k, smallest=smallest, nan_largest=nan_largest))
 
 
 @generates("mir.layer_norm", "mir.rms_norm", sums=True)

@@ -28,7 +28,8 @@ from rlx_mlir.hir.indexing import index
 from rlx_mlir.hir.quantization import QuantizationBuilders
 from rlx_mlir.hir.result_types import check_flag, context_of, like, product_type
 from rlx_mlir.hir.shapes import Shapes
-from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, dtype_word, element_type
+from rlx_mlir.hir.sizes import Followed, as_size
+from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, SizeLike, dtype_word, element_type
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.mir.functions import of_arity
 
@@ -415,16 +416,21 @@ class Primitives(
         return self._emit("mir.cumsum", {"x": x}, {"axis": axis, "exclusive": exclusive}, **options)[0]
 
     def top_k(
-        self, x: Value, k: int, *, smallest: bool = False, nan_largest: bool = False, **options: Unpack[Options]
+        self, x: Value, k: SizeLike, *, smallest: bool = False, nan_largest: bool = False, **options: Unpack[Options]
     ) -> tuple[Value, Value]:
         """The k largest elements along the last dimension in descending order, and their positions (i32).
 
         Args:
+            k: a number or a size, such as `min(n, 10)`, of symbols that values of the graph have; from 0 to the size
+                of the dimension, where that is symbolic at the call. The size itself sorts rows.
             smallest: the k smallest elements in ascending order instead.
             nan_largest: NaN is larger than every number, otherwise smaller.
         """
-        attributes = {"k": k, "smallest": smallest, "nan_largest": nan_largest}
-        values, indices = self._emit("mir.top_k", {"x": x}, attributes, **options)
+        followed = Followed("mir.top_k", self._dimension, self._context)
+        count = followed.attribute(as_size("mir.top_k", k, "'k'"))
+        attributes = {"k": count, "smallest": smallest, "nan_largest": nan_largest}
+        operands = {"x": x, "like": followed.values}
+        values, indices = self._emit("mir.top_k", operands, attributes | followed.attributes, **options)
         return values, indices
 
     def sample(

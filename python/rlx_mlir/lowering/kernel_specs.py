@@ -28,6 +28,7 @@ from rlx_mlir.codegen.specs import (
     FftSpec,
     GatherSpec,
     GroupedSpec,
+    GroupNormSpec,
     LossSpec,
     MoveSpec,
     NormSpec,
@@ -486,11 +487,18 @@ def read_top_k(name: str, kernel: ir.AnyOp) -> TopKSpec:
     """A kernel of class top_k."""
     ops, returned = _body(kernel)
     view = ops[0].opview
-    if list(kernel.arguments) != [view.x]:
+    given = list(kernel.arguments)
+    if view.x not in given:
         raise UnsupportedByTemplate(f"{name}: the operand is a constant")
+    first = given.index(view.x)
+    order = (first, *(number for number in range(len(given)) if number != first))
+    others = tuple(memref_of(given[number].type) for number in order[1:])
     values, indices = (memref_of(value.type) if value in returned else None for value in (view.values, view.indices))
     flags = bool(view.smallest), bool(view.nan_largest)
-    return TopKSpec(memref_of(view.x.type), values, indices, python_value(view.k), *flags)
+    k = python_value(view.k)
+    return TopKSpec(
+        memref_of(view.x.type), values, indices, k if isinstance(k, int) else None, *flags, others=others, order=order
+    )
 
 
 def read_sample(name: str, kernel: ir.AnyOp) -> SampleSpec:
@@ -633,6 +641,13 @@ def read_norm(name: str, kernel: ir.AnyOp) -> NormSpec:
     return NormSpec(op.name.removeprefix("mir."), x, tuple(factors), axis, eps, order)
 
 
+def read_group_norm(name: str, kernel: ir.AnyOp) -> GroupNormSpec:
+    """A kernel of class group_norm: one operation."""
+    x, *factors, _, order = _plain_operation(name, kernel)
+    view = _body(kernel)[0][0].opview
+    return GroupNormSpec(x, tuple(factors), python_value(view.num_groups), float(python_value(view.eps)), order)
+
+
 def read_scan(name: str, kernel: ir.AnyOp) -> ScanSpec:
     """A kernel of class scan."""
     view, _ = _only(name, kernel)
@@ -764,6 +779,7 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Spec]] = {
     "reduce": read_reduce,
     "scan": read_scan,
     "norm": read_norm,
+    "group_norm": read_group_norm,
     "solve": read_solve,
     "loss": read_loss,
     "fft": read_fft,

@@ -48,7 +48,19 @@ from rlx_mlir.semantics.function import is_parameter, symbols_in, viewed
 CLASS = "mir.kernel"
 
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
-_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "fft", "grouped", "q_matmul", "loss", "conv2d", "pool")
+_OF_ARRAYS = (
+    "attention",
+    "norm",
+    "group_norm",
+    "recurrence",
+    "solve",
+    "fft",
+    "grouped",
+    "q_matmul",
+    "loss",
+    "conv2d",
+    "pool",
+)
 
 #: Classes whose kernels may write a result into the memory of an operand.
 _TIED = ("rows", "cache", "sample", GENERIC)
@@ -433,6 +445,8 @@ def _single_class(view: ir.AnyOp) -> str:
         return "scan"
     if isinstance(view, mir.RmsNormOp | mir.LayerNormOp | mir.SoftmaxOp):
         return "norm"  # along another axis than the last
+    if isinstance(view, mir.GroupNormOp):
+        return "group_norm"
     return GENERIC
 
 

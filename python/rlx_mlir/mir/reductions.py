@@ -12,8 +12,9 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.errors import InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, followed
 from rlx_mlir.mir.linalg import (
     SizeLike,
     added,
@@ -50,6 +51,7 @@ from rlx_mlir.mir.scalars import (
     is_float,
     joined,
 )
+from rlx_mlir.mir.shape import like_number, like_size, like_sizes
 from rlx_mlir.mir.sorting import positions_in_order
 from rlx_mlir.rewriting import Rewriter
 
@@ -108,8 +110,18 @@ def cumsum(x: np.ndarray, *, axis: int = -1, exclusive: bool = False) -> np.ndar
 
 
 @reference(mir.TopKOp)
-def top_k(x: np.ndarray, *, k: int, smallest: bool = False, nan_largest: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def top_k(
+    x: np.ndarray,
+    *like: np.ndarray,
+    k: int | str,
+    smallest: bool = False,
+    nan_largest: bool = False,
+    like_dims: Sequence[int] = (),
+) -> tuple[np.ndarray, np.ndarray]:
     """The first elements of each row in an order, and their positions; of equal ones the first."""
+    count = like_number(k, like, like_dims)
+    if not 0 <= count <= x.shape[-1]:
+        raise InputError(f"mir.top_k: rows have {x.shape[-1]} elements, but {count} of them are asked for")
     # Of the row from behind, so that the reverse of an ascending order has equal elements as they stand.
     rows = x if smallest else x[..., ::-1]
     if x.dtype.kind in "iu":
@@ -119,7 +131,7 @@ def top_k(x: np.ndarray, *, k: int, smallest: bool = False, nan_largest: bool = 
         order = np.argsort(np.where(is_nan, 0, widen(rows)), axis=-1, kind="stable")
         at_end = np.take_along_axis(is_nan == nan_largest, order, axis=-1)
         order = np.take_along_axis(order, np.argsort(at_end, axis=-1, kind="stable"), axis=-1)
-    order = (order if smallest else x.shape[-1] - 1 - order[..., ::-1])[..., :k]
+    order = (order if smallest else x.shape[-1] - 1 - order[..., ::-1])[..., :count]
     return np.take_along_axis(x, order, axis=-1) + x.dtype.type(0), order.astype(np.int32)
 
 
@@ -141,8 +153,8 @@ cost(mir.CumsumOp)(per_element(1))
 
 @cost(mir.TopKOp)
 def top_k_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
-    """One comparison of each element with the smallest that is kept."""
-    return Cost(sizes.count(op.x))
+    """One comparison of each element with the smallest that is kept; of `like` nothing is read."""
+    return Cost(sizes.count(op.x), reads={value: 0 for value in op.like if value != op.x})
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -162,7 +174,8 @@ def reduce_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Siz
 @dim_rule(mir.TopKOp)
 def top_k_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
     """Twice [.., k]."""
-    own = (*operands[0][:-1], Size.of(python_value(op.k)))
+    x, *like = operands
+    own = (*x[:-1], followed(python_value(op.k), like_sizes(op, like)))
     return [own, own]
 
 
@@ -342,7 +355,7 @@ class _Order:
 _FEW, _SORT_STEPS = 16, 4
 
 
-def _first_of_sorted(op: ir.AnyOp, k: int, order: _Order) -> list[ir.Value]:
+def _first_of_sorted(op: ir.AnyOp, k: SizeLike, order: _Order) -> list[ir.Value]:
     """The first `k` elements of each sorted row, and their positions."""
     *outer, _ = sizes_of(op.x)
     keys = elementwise(tensor_type(sizes_of(op.x), element(f"i{order.bits}")), [op.x], order.key)
@@ -361,10 +374,13 @@ def _first_of_sorted(op: ir.AnyOp, k: int, order: _Order) -> list[ir.Value]:
 def lower_top_k(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """top_k(x) -> k times a reduction: the largest of the elements after the last one that was found; or sorted rows"""
     *outer, count = sizes_of(op.x)
-    k = python_value(op.k)
+    k = like_size(op, python_value(op.k))
     order = _Order(op)
-    if k > _FEW and k > _SORT_STEPS * count.bit_length():
+    if not isinstance(k, int) or not isinstance(count, int) or k > max(_FEW, _SORT_STEPS * count.bit_length()):
         rewriter.replace(op, *_first_of_sorted(op, k, order))
+        return
+    if k == 0:
+        rewriter.replace(op, *(empty([*outer, 0], element_type(result)) for result in op.results))
         return
     rank = len(outer) + 1
     loops, kept = range(rank), range(rank - 1)

@@ -53,7 +53,7 @@ def reshape(
     like_dims: Sequence[int] = (),
 ) -> np.ndarray:
     """The same elements in another shape; -1 is what the others leave, -2 the size of `x` there, -3 one of `sizes`."""
-    given = iter([_number(size, like, like_dims) for size in sizes])
+    given = iter([like_number(size, like, like_dims) for size in sizes])
     entries = [next(given) if size == -3 else size for size in new_shape]
     shape = [x.shape[i] if size == -2 else size for i, size in enumerate(entries)]
     if -1 in shape:
@@ -88,7 +88,7 @@ def narrow_range(x: np.ndarray, *, axis: int, start: int, length: int) -> np.nda
     return x[(slice(None),) * axis + (slice(start, start + length),)]
 
 
-def _number(size: int | str, like: Sequence[np.ndarray], like_dims: Sequence[int]) -> int:
+def like_number(size: int | str, like: Sequence[np.ndarray], like_dims: Sequence[int]) -> int:
     """What a size is that follows from those of other arrays."""
     known = [Size.of(array.shape[dim]) for array, dim in zip(like, like_dims, strict=True)]
     return followed(size, known).evaluate({})
@@ -106,7 +106,7 @@ def slice_range(
     like_dims: Sequence[int] = (),
 ) -> np.ndarray:
     """x[.., start : stop : step, ..] along `axis`; InputError where that isn't `length` elements."""
-    begin, end = (None if bound is None else _number(bound, like, like_dims) for bound in (start, stop))
+    begin, end = (None if bound is None else like_number(bound, like, like_dims) for bound in (start, stop))
     result = x[(slice(None),) * axis + (slice(begin, end, step),)]
     if length is not None and result.shape[axis] != length:
         raise InputError(
@@ -134,7 +134,7 @@ def dynamic_slice(
     like_dims: Sequence[int] = (),
 ) -> np.ndarray:
     """x[.., s : s + length, ..] along `axis`, with s the number in `start`, moved to where all elements are there."""
-    count = _number(length, like, like_dims)
+    count = like_number(length, like, like_dims)
     first = _first("mir.dynamic_slice", x, start, axis, count)
     return x[(slice(None),) * axis + (slice(first, first + count),)]
 
@@ -462,7 +462,7 @@ def lower_reshape(op: ir.AnyOp, rewriter: Rewriter) -> None:
         if not type.is_dynamic_dim(i):
             sizes.append(int(type.get_dim_size(i)))
         else:
-            sizes.append(own[i] if entry == -2 else -1 if entry == -1 else _like_size(op, text))
+            sizes.append(own[i] if entry == -2 else -1 if entry == -1 else like_size(op, text))
     if -1 in sizes:
         position = sizes.index(-1)
         rest = times(*(size for i, size in enumerate(sizes) if i != position))
@@ -505,7 +505,7 @@ def _like_values(op: ir.AnyOp) -> list[SizeLike]:
     return [size_of(value, dim) for value, dim in zip(op.like, _like_dims(op), strict=True)]
 
 
-def _like_size(op: ir.AnyOp, size: int | str) -> SizeLike:
+def like_size(op: ir.AnyOp, size: int | str) -> SizeLike:
     """A size that follows from those of an operation's `like`."""
     values = _like_values(op)
     names = [f"d{number}" for number in range(len(values))]
@@ -555,7 +555,7 @@ def lower_dynamic_slice(op: ir.AnyOp, rewriter: Rewriter) -> None:
     axis = python_value(op.axis)
     sizes = sizes_of(op.x)
     offsets: list[SizeLike] = [0] * len(sizes)
-    length = _like_size(op, python_value(op.length))
+    length = like_size(op, python_value(op.length))
     offsets[axis] = _from(op, sizes[axis], length)
     sizes[axis] = as_index(length) if op.result.type.is_dynamic_dim(axis) else length
     rewriter.replace(op, extract_slice(op.x, offsets, sizes))

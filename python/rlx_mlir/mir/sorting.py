@@ -3,37 +3,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rlx_mlir import ir
-from rlx_mlir.mir.linalg import empty, generic, sizes_of
+from rlx_mlir.mir.linalg import SizeLike, as_index, empty, for_each, generic, sizes_of
 from rlx_mlir.mir.scalars import Scalar, element, extract, index
 
 
 def positions_in_order(keys: ir.Value) -> ir.Value:
-    """The positions of each row's keys, i32 [.., n], from the largest key to the smallest; equal keys stay in order.
+    """The positions of each row's keys, i32, from the largest key to the smallest; equal keys stay in order.
 
     Runs of 1, 2, 4, … positions are merged. Each element of what two runs become is found by itself, by bisection, so
-    that threads share a row: n log2(n)^2 / 2 steps.
+    that threads share a row: n log2(n)^2 / 2 steps. Where n is dynamic, so are the steps: see `_by_exchanges`.
 
     Args:
-        keys: integers [.., n]; n is static.
+        keys: integers [.., n], n below 2^31.
+
+    Returns:
+        [.., n], or where n is dynamic, [.., m] with at least as many, of which the first n are the positions.
     """
     sizes = sizes_of(keys)
     count = sizes[-1]
-    assert isinstance(count, int), "rows are of a known length"
+    if not isinstance(count, int):
+        return _by_exchanges(keys)
     rank = len(sizes)
-    loops = range(rank)
-
-    def made(body: Callable[[Scalar], Scalar]) -> ir.Value:
-        """Positions, each of which a function of its place gives."""
-        found: ir.Value = generic(rank, [], [(empty(sizes, element("i32")), loops)], body)
-        return found
-
-    source = made(lambda _: index(rank - 1).to("i32"))
+    source = _made(sizes, lambda _: index(rank - 1).to("i32"))
     for number in range(max(count - 1, 0).bit_length()):
-        source = made(_Merge(keys, source, rank, count, number))
+        source = _made(sizes, _Merge(keys, source, rank, count, number))
     return source
+
+
+def _made(sizes: Sequence[SizeLike], body: Callable[[Scalar], Scalar], into: ir.Value | None = None) -> ir.Value:
+    """Positions, each of which a function of its place gives, where another tensor was."""
+    loops = range(len(sizes))
+    target = empty(sizes, element("i32")) if into is None else into
+    found: ir.Value = generic(len(sizes), [], [(target, loops)], body)
+    return found
+
+
+#: Doublings of 1 that reach every length.
+_MOST_DOUBLINGS = 31
+
+
+def _by_exchanges(keys: ir.Value) -> ir.Value:
+    """The same by a bitonic network: runs of 2, 4, 8, … are made, each by exchanges over half of it, a quarter, … .
+
+    Rows are as long as a power of two; positions behind their end come last.
+    """
+    sizes = sizes_of(keys)
+    rank, count = len(sizes), Scalar(as_index(sizes[-1]))
+    doublings = count.like(0)
+    for number in range(_MOST_DOUBLINGS):
+        doublings = doublings + (count > (1 << number)).select(count.like(1), 0)
+    long = [*sizes[:-1], (count.like(1) << doublings).value]
+
+    def stage(number: ir.Value, source: ir.Value, other: ir.Value) -> list[ir.Value]:
+        def exchange(done: ir.Value, source: ir.Value, other: ir.Value) -> list[ir.Value]:
+            step = _Exchange(keys, source, rank, count, Scalar(number) + 1, Scalar(number) - Scalar(done))
+            other = _made(long, step, other)
+            # What a loop carries stays where it is.
+            return [_made(long, lambda _: extract(other, [index(dim) for dim in range(rank)]), source), other]
+
+        return for_each(0, (Scalar(number) + 1).value, [source, other], exchange)
+
+    start = [_made(long, lambda _: index(rank - 1).to("i32")), empty(long, element("i32"))]
+    return for_each(0, doublings.value, start, stage)[0]
+
+
+class _Exchange:
+    """The body of a loop in which each position comes to stand here or 2^`far` places further, whichever is first.
+
+    In runs of 2^`run` those come first that are before others, and the other way round in every second run.
+    """
+
+    def __init__(self, keys: ir.Value, source: ir.Value, rank: int, count: Scalar, run: Scalar, far: Scalar) -> None:
+        self._keys = keys
+        self._source = source
+        self._rank = rank
+        self._count = count
+        self._run = run
+        self._far = far
+
+    def __call__(self, _: Scalar) -> Scalar:
+        """The position that comes to stand at this place."""
+        place = index(self._rank - 1)
+        there = place ^ (place.like(1) << self._far)
+        own, other = self._position(place), self._position(there)
+        inside = own.max(other) < self._count.to("i32")
+        mine, others = self._key(own), self._key(other)
+        by_key = (mine > others) | (mine.compare("eq", others) & (own < other))
+        is_first = inside.select(by_key, own < other)
+        wants_first = (place < there) ^ ((place >> self._run) & 1).compare("ne", 0)
+        return (is_first ^ wants_first).select(other, own)
+
+    def _row(self) -> list[Scalar]:
+        return [index(dim) for dim in range(self._rank - 1)]
+
+    def _position(self, place: Scalar) -> Scalar:
+        return extract(self._source, [*self._row(), place])
+
+    def _key(self, position: Scalar) -> Scalar:
+        """The key of a position, or of the last one that there is."""
+        return extract(self._keys, [*self._row(), position.to("index").min(self._count - 1)])
 
 
 class _Merge:

@@ -165,6 +165,13 @@ def _dynamic_slice(view: mir.DynamicSliceOp, dims: DimsOf) -> Iterable[Rule]:
         yield length, Size.of(0), True
 
 
+def _top_k(view: mir.TopKOp, dims: DimsOf) -> Iterable[Rule]:
+    k = dims(view.values)[-1]
+    yield dims(view.x)[-1], k, True
+    if not is_never_negative(k):
+        yield k, Size.of(0), True
+
+
 def _dynamic_update_slice(view: mir.DynamicUpdateSliceOp, dims: DimsOf) -> Iterable[Rule]:
     axis = python_value(view.axis)
     for dim, (size, part) in enumerate(zip(dims(view.x), dims(view.update), strict=True)):
@@ -524,6 +531,7 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.slice": _slice,
     "mir.dynamic_slice": _dynamic_slice,
     "mir.dynamic_update_slice": _dynamic_update_slice,
+    "mir.top_k": _top_k,
     "mir.reshape": _reshape,
     "mir.expand": _expand,
     "mir.iota": _like,

@@ -57,31 +57,39 @@ func.func @cumsum_c1_axis(%x: tensor<f32>) {
 // -----
 
 func.func @top_k_c1_rank(%x: tensor<f32>) {
-  // expected-error @below {{expects 'x' to have a static last dimension, but it is []}}
+  // expected-error @below {{expects 'x' to have at least one dimension, but it is []}}
   %v, %i = mir.top_k 1 of %x : tensor<f32>
   return
 }
 
 // -----
 
-func.func @top_k_c1_dynamic(%x: tensor<4x?xf32>) {
-  // expected-error @below {{expects 'x' to have a static last dimension, but it is [4, ?]}}
-  %v, %i = mir.top_k 1 of %x : tensor<4x?xf32>
+func.func @top_k_c2_dims(%x: tensor<4x?xf32>) {
+  // expected-error @below {{expects 'like_dims' to have a dimension of each of the 1 values in 'like', but got []}}
+  %v, %i = mir.top_k "d0" of %x like %x : tensor<4x?xf32>, tensor<4x?xf32>
   return
 }
 
 // -----
 
-func.func @top_k_c2_none(%x: tensor<4x8xf32>) {
-  // expected-error @below {{expects 'k' to be from 1 to the last dimension of 'x', 8, but got 0}}
-  %v, %i = mir.top_k 0 of %x : tensor<4x8xf32>
+func.func @top_k_c3_text(%x: tensor<4x?xf32>) {
+  // expected-error @below {{expects 'k' to be a number or a size, but }}
+  %v, %i = mir.top_k "d1" of %x like %x dims [1] : tensor<4x?xf32>, tensor<4x?xf32>
   return
 }
 
 // -----
 
-func.func @top_k_c2_many(%x: tensor<4x8xf32>) {
-  // expected-error @below {{expects 'k' to be from 1 to the last dimension of 'x', 8, but got 9}}
+func.func @top_k_c4_negative(%x: tensor<4x?xf32>) {
+  // expected-error @below {{expects 'k' to be from 0 to the last dimension of 'x', ?, but got -1}}
+  %v, %i = mir.top_k -1 of %x : tensor<4x?xf32>
+  return
+}
+
+// -----
+
+func.func @top_k_c4_many(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects 'k' to be from 0 to the last dimension of 'x', 8, but got 9}}
   %v, %i = mir.top_k 9 of %x : tensor<4x8xf32>
   return
 }

@@ -69,6 +69,18 @@ func.func @top_k_orders(%x: tensor<?x8xi32>, %y: tensor<3xf32>) -> (tensor<?x8xi
   return %a, %b, %k : tensor<?x8xi32>, tensor<2xf32>, tensor<1xi32>
 }
 
+// CHECK-LABEL: func @top_k_of_sizes
+//  CHECK-SAME:   (%[[X:.+]]: tensor<2x?xf32>, %[[Y:.+]]: tensor<?x5xi8>)
+//       CHECK:   mir.top_k "d0" smallest of %[[X]] like %[[X]] dims [1] : tensor<2x?xf32>, tensor<2x?xf32>
+//       CHECK:   mir.top_k "min(d0, 7)" of %[[X]] like %[[Y]] dims [0] : tensor<2x?xf32>, tensor<?x5xi8>
+//       CHECK:   mir.top_k 0 of %[[X]] : tensor<2x?xf32>
+func.func @top_k_of_sizes(%x: tensor<2x?xf32>, %y: tensor<?x5xi8>) -> (tensor<2x?xf32>, tensor<2x?xi32>, tensor<2x0xf32>) {
+  %a, %i = mir.top_k "d0" smallest of %x like %x dims [1] : tensor<2x?xf32>, tensor<2x?xf32>
+  %b, %j = mir.top_k "min(d0, 7)" of %x like %y dims [0] : tensor<2x?xf32>, tensor<?x5xi8>
+  %c, %k = mir.top_k 0 of %x : tensor<2x?xf32>
+  return %a, %j, %c : tensor<2x?xf32>, tensor<2x?xi32>, tensor<2x0xf32>
+}
+
 // CHECK-LABEL: func @top_k
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xbf16>)
 //       CHECK:   mir.top_k 3 of %[[X]] : tensor<?x8xbf16>

@@ -162,6 +162,7 @@ REDUCTIONS = {
     "cumsum exclusive": Case(lambda b, x: b.cumsum(x, 0, exclusive=True), {"x": normal(3, 2).sized("n", 2)}),
     "top_k": Case(lambda b, x: b.top_k(x, 2)[0], {"x": apart(5)}),
     "top_k of rows": Case(lambda b, x: b.top_k(x, 2)[0], {"x": apart(2, 2, 4).sized("n", 2, 4)}),
+    "top_k of all": Case(lambda b, x: b.top_k(x, "n")[0], {"x": apart(2, 4).sized(2, "n")}),
 }
 
 INDEXING = {

@@ -11,7 +11,7 @@ import pytest
 from cpu_harness import TARGETS, compiled
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.gather import UNIT, configure, emit_gather
+from rlx_mlir.codegen.cpu.gather import LARGE_TABLE, LONG_ENTRY, UNIT, configure, emit_gather
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.program import IDENTITY, Program, Step
@@ -43,6 +43,9 @@ CASES = {
     "no columns": ((4, 0), (3,), 0, 0),
     "many": ((4, 700), (4, UNIT // 4 + 3), 1, 1),
     "many parts": ((UNIT, 3), (2,), 1, 0),
+    "numbers of several parts": ((7, 1100), (UNIT // 8 + 3,), 1, 0),
+    "numbers of few parts": ((2, 3, 9), (5,), 2, 0),
+    "long entries": ((LARGE_TABLE // LONG_ENTRY, LONG_ENTRY // 4 + 3), (40,), 0, 0),
 }
 
 

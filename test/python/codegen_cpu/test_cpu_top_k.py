@@ -9,12 +9,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from compile_harness import compile_fresh, templates_of
 from cpu_harness import TARGETS, Kernel, compiled
 
+from rlx_mlir import GraphModule, interpret
+from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.cpu.top_k import CHUNK, MANY, RANKED, configure, emit_top_k
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.specs import TopKSpec
+from rlx_mlir.errors import BuildError, InputError
 from rlx_mlir.mir import REFERENCES
 
 FLOATS: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
@@ -40,12 +44,20 @@ def kernel_of(spec: TopKSpec, target: Target) -> Kernel:
     return compiled("k", emit_top_k("k", configure("k", spec, target), target))
 
 
-def compared(x: np.ndarray, k: int, dtype: str, target: Target, order: tuple[bool, bool] = (False, False)) -> None:
-    """As the reference, whole and cut at a row."""
+def compared(
+    x: np.ndarray,
+    k: int,
+    dtype: str,
+    target: Target,
+    order: tuple[bool, bool] = (False, False),
+    known: tuple[bool, bool] = (True, True),
+) -> None:
+    """As the reference, whole and cut at a row; `known` says whether types have the length of rows, and k."""
     smallest, nan_largest = order
     outer: tuple[int | None, ...] = (None,) * (x.ndim - 1)
-    types = memref((*outer, x.shape[-1]), dtype), memref((*outer, k), dtype), memref((*outer, k), "i32")
-    kernel = kernel_of(TopKSpec(*types, k, smallest, nan_largest), target)
+    n, count = (size if is_known else None for size, is_known in zip((x.shape[-1], k), known, strict=True))
+    types = memref((*outer, n), dtype), memref((*outer, count), dtype), memref((*outer, count), "i32")
+    kernel = kernel_of(TopKSpec(*types, count, smallest, nan_largest), target)
     wanted = REFERENCES["mir.top_k"](x, k=k, smallest=smallest, nan_largest=nan_largest)
     for cuts in (None, [1, 2]):
         values, indices = kernel([x], wanted, cuts)
@@ -77,6 +89,43 @@ def test_sizes(n: int, k: int) -> None:
     for target in TARGETS.values():
         for count in (0, 1, 3):
             compared(rows_of((count, n), "f32", k), k, "f32", target)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, RANKED - 1, RANKED, RANKED + 1, MANY * CHUNK - 1, MANY * CHUNK + 1])
+@pytest.mark.quick(3)
+def test_lengths_that_calls_say(n: int) -> None:
+    """And numbers of elements: none, some, all."""
+    for bits, k in itertools.product((128, 512), sorted({0, min(1, n), n // 2, n})):
+        x = rows_of((2, n), "f32", k)
+        for known in ((False, False), (True, False), (False, True)):
+            if k or not known[1]:
+                compared(x, k, "f32", TARGETS[bits], (True, True), known)
+
+
+def test_sizes_of_graphs() -> None:
+    """As many as sizes of the rows, or of another input, say; kernels, and generic code for any size."""
+    m = GraphModule.mir("m")
+    x = m.input("x", ["b", "n"], "f32")
+    m.input("other", ["k"], "i32")
+    found = {str(k): m.top_k(x, k, smallest=k != "k") for k in ("n", "min(n, 7)", "k", 3, 0)}
+    m.set_outputs({f"{word} {k}": each[word == "at"] for k, each in found.items() for word in ("values", "at")})
+    for disabled in ((), ("top_k",)):
+        executable = compile_fresh(m, disable_templates=disabled, maxima={"n": 700, "k": 700})
+        templates = set(templates_of(executable).values())
+        assert templates == ({"generic"} if disabled else {"top_k", "generic"}), "of no element there is no template"
+        for n, k in ((3, 3), (4, 0), (RANKED, 9), (RANKED + 1, 5), (700, 700)):
+            given = {"x": rows_of((2, n), "f32", k), "other": np.zeros(k, np.int32)}
+            for name, want in interpret(m, given).items():
+                np.testing.assert_array_equal(executable.run(given)[name], want, err_msg=name)
+        with pytest.raises(InputError, match=r"'mir.top_k' at .* expects that n is at least k, but 5 and 6 were given"):
+            executable.run({"x": np.zeros((1, 5), np.float32), "other": np.zeros(6, np.int32)})
+    with pytest.raises(BuildError, match="'k' is a number or a size"):
+        m.top_k(x, 2.5)
+
+
+def test_no_element_has_no_template() -> None:
+    with pytest.raises(UnsupportedByTemplate, match="no element is wanted"):
+        configure("k", TopKSpec("memref<?x9xf32>", "memref<?x0xf32>", None, 0), TARGETS[256])
 
 
 @pytest.mark.parametrize("k", [3, 300])

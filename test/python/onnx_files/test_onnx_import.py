@@ -177,6 +177,19 @@ def test_arithmetic_on_shapes_is_done_while_reading() -> None:
     assert read.module.outputs[y].shape == ("floordiv(n, 2)", 2, 3)
 
 
+def test_as_many_largest_elements_as_sizes_say() -> None:
+    """All of a symbolic dimension, half of them, and a number of them."""
+    b = Builder()
+    columns = b.node("Gather", b.node("Shape", "x"), np.array([1], np.int64))
+    half = b.node("Div", columns, np.array([2], np.int64))
+    found = [b.node("TopK", "x", k, axis=1, outputs=2) for k in (columns, half, np.array([3], np.int64))]
+    results = [name for pair in found for name in pair]
+    types = [TensorProto.FLOAT, TensorProto.INT64] * 3
+    model = b.model({"x": (np.float32, [2, "n"])}, results, types=types)
+    for columns_ in (3, 8, 150):
+        check(model, {"x": np.random.default_rng(0).permutation(2 * columns_).astype(np.float32).reshape(2, -1)})
+
+
 def test_names_of_sizes_become_symbols() -> None:
     b = Builder()
     y = b.node("Relu", "x")

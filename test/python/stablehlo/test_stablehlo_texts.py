@@ -276,6 +276,28 @@ def test_transforms(kind: str, lengths: list[int]) -> None:
         assert found["result0"].dtype == (np.float32 if kind == "IRFFT" else np.complex64)
 
 
+def test_sorts_along_unknown_lengths() -> None:
+    """The rows of a key, of which another value goes with the elements; and the first elements of rows."""
+    kinds = "tensor<2x?xf32>, tensor<2x?xi32>"
+    body = (
+        '%0:2 = "stablehlo.sort"(%a, %b) <{dimension = 1 : i64, is_stable = true}> ({\n'
+        "^bb0(%x: tensor<f32>, %y: tensor<f32>, %p: tensor<i32>, %q: tensor<i32>):\n"
+        '%c = "stablehlo.compare"(%x, %y) <{comparison_direction = #stablehlo<comparison_direction LT>}> : '
+        "(tensor<f32>, tensor<f32>) -> tensor<i1>\n"
+        f'"stablehlo.return"(%c) : (tensor<i1>) -> ()\n}}) : ({kinds}) -> ({kinds})\n'
+        f'"func.return"(%0#0, %0#1) : ({kinds}) -> ()'
+    )
+    model = rlx.from_stablehlo(text(body, "%a: tensor<2x?xf32>, %b: tensor<2x?xi32>", f"({kinds}) -> ({kinds})"))
+    for length in (0, 1, 7, 200):
+        rng = np.random.default_rng(length)
+        given = {"arg0": rng.integers(0, 9, (2, length)).astype(np.float32)}
+        given["arg1"] = rng.integers(0, 99, (2, length)).astype(np.int32)
+        order = np.argsort(given["arg0"], axis=1, kind="stable")
+        for found in (model.compile(threads=1).run(given), model.interpret(given)):
+            for name, result in zip(given, found.values(), strict=True):
+                np.testing.assert_array_equal(result, np.take_along_axis(given[name], order, 1))
+
+
 def test_transforms_of_unknown_lengths_are_refused() -> None:
     kind = "tensor<?xcomplex<f32>>"
     body = (

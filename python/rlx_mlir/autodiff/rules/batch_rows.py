@@ -26,7 +26,6 @@ batching(mir.ComplexOp)(elementwise)
     mir.FusedSwigluOp,
     mir.ImagOp,
     mir.RealOp,
-    mir.TopKOp,
 )
 def rows(m: Builders, at: Batched, *operands: Value, **attributes: PythonValue) -> tuple[Value, ...]:
     """The same of each row; operands of one shape stay so."""

@@ -104,6 +104,15 @@ def slice_(
     return found if batched else Same(found)
 
 
+@batching(mir.TopKOp)
+def top_k(
+    m: Builders, at: Batched, x: Value, *like: Value, like_dims: list[int] | None = None, **_: object
+) -> tuple[Value | Same, ...]:
+    """The first elements of each row."""
+    found = m.rebuilt(at.op, [x, *like], like_dims=_like_dims(at, 1, like_dims))
+    return tuple(found) if at.batched[0] else tuple(map(Same, found))
+
+
 @batching(mir.DynamicSliceOp)
 def dynamic_slice(
     m: Builders,

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.folding import folded
 from rlx_mlir.autodiff.registry import (
@@ -111,9 +113,7 @@ linear(mir.CumsumOp)
 
 
 @vjp(mir.TopKOp)
-def top_k(
-    m: Builders, at: Reverse, x: Value, *, k: int, smallest: bool = False, nan_largest: bool = False
-) -> Value | None:
+def top_k(m: Builders, at: Reverse, x: Value, *like: Value, **_: Any) -> Value | None:
     """The cotangents at the places that the entries were at."""
     dy, indices = at.cotangents[0], at.results[1]
     if dy is None:
@@ -121,8 +121,8 @@ def top_k(
     if x.ndim == 1:
         return m.scatter_add(dy, indices, x, 0)
     flat, places, rows = (folded(m, own, 0, x.ndim - 1) for own in (dy, indices, x))
-    count, width = m.sizes_of(rows)[0], x.shape[-1]
-    assert isinstance(width, int), "C1 of mir.top_k"
+    count, size = m.sizes_of(rows)[0], x.shape[-1]
+    width = size if isinstance(size, int) else m.dim(x, x.ndim - 1, "i64")
     starts = m.reshape(m.mul(m.iota([count], 0, "i64"), width), [count, 1])
     within = m.reshape(m.add(m.cast(places, "i64"), starts), [-1])
     back = m.scatter_add(m.reshape(flat, [-1]), within, m.reshape(rows, [-1]), 0)
@@ -130,8 +130,6 @@ def top_k(
 
 
 @jvp(mir.TopKOp)
-def top_k_forward(
-    m: Builders, at: Forward, x: Value, *, k: int, smallest: bool = False, nan_largest: bool = False
-) -> tuple[Value | None, None]:
+def top_k_forward(m: Builders, at: Forward, x: Value, *like: Value, **_: Any) -> tuple[Value | None, None]:
     """The tangents at the places that the entries are at."""
     return m.gather(at.tangents[0], at.results[1], x.ndim - 1, batch_dims=x.ndim - 1), None

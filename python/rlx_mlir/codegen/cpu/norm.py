@@ -17,7 +17,6 @@ them loses carried along, results rounded once. A column's results are the same 
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -26,17 +25,16 @@ from dataclasses import dataclass
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.specs import NormSpec
-from rlx_mlir.codegen.structures import mapped
 from rlx_mlir.tuning.cpu import Knob
 
 from . import UnsupportedByTemplate
 from .exponentials import exp_below, larger
 from .kernel import Scratch, write_kernel
 from .registry import Generator
-from .sums import TURNS, add_each, with_loss
+from .sums import in_blocks
 from .target import ELEMENT_BITS, Target, rounded
 
-__all__ = ["FEWEST", "GENERATORS", "NormConfig", "configure_norm", "emit_norm"]
+__all__ = ["FEWEST", "GENERATORS", "NormConfig", "configure_norm", "cover", "emit_norm"]
 
 FEWEST = 4
 """Columns of x at least: fewer leave most of a vector empty, and generic code takes less time."""
@@ -146,7 +144,7 @@ def emit_norm(name: str, config: NormConfig, target: Target) -> str:
             if isinstance(count, Value) or count > 1:
                 last = em.cmpi("eq", part, count - 1)
                 left = em.select(last, left, width)
-            _cover(em, inner, left, (config.vectors, target.lanes("f32")), columns)
+            cover(em, inner, left, (config.vectors, target.lanes("f32")), columns)
 
     return write_kernel(
         name,
@@ -170,7 +168,7 @@ def _sizes(em: Emitter, spec: NormSpec, x: Value) -> tuple[Index, Index, Index]:
     return outer, em.dim(x, spec.axis), inner
 
 
-def _cover(
+def cover(
     em: Emitter,
     inner: Index,
     count: Index,
@@ -293,13 +291,7 @@ class _Columns:
                 row.yield_([step(row.iv, vector, sums) for vector, sums in enumerate(row.carry)])
             return row.result
 
-        if isinstance(length, int) and length <= TURNS:
-            sums = rows(0, length)
-        else:
-            with em.loop(0, length, TURNS, (zeros, zeros), hint="block") as block:
-                own = rows(block.iv, em.imin(block.iv + TURNS, length))
-                block.yield_(add_each(*block.carry, own))
-            sums = mapped(functools.partial(with_loss, em), *block.result)
+        sums = in_blocks(em, length, zeros, rows)
         return [list(each) for each in zip(*sums, strict=True)]
 
     def _softmax(self) -> Rows:

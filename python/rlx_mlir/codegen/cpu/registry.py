@@ -51,6 +51,8 @@ MODULES = (
     "conv2d_channels",
     "pool",
     "norm",
+    "group_norm",
+    "reduce",
     "solve",
     "cross_entropy",
     "fft",

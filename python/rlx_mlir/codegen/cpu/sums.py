@@ -6,10 +6,13 @@ So errors don't grow with the length of a sum.
 
 from __future__ import annotations
 
-from rlx_mlir.codegen.emit import Emitter, Value
-from rlx_mlir.codegen.structures import Structure, flatten, unflatten
+import functools
+from collections.abc import Callable
 
-__all__ = ["TURNS", "add_each", "add_with_loss", "with_loss"]
+from rlx_mlir.codegen.emit import Emitter, Index, Value
+from rlx_mlir.codegen.structures import Structure, flatten, mapped, unflatten
+
+__all__ = ["TURNS", "add_each", "add_with_loss", "in_blocks", "with_loss"]
 
 #: Terms of a partial sum of one block.
 TURNS = 32
@@ -33,3 +36,15 @@ def add_each(totals: Structure, lost: Structure, values: Structure) -> tuple[Str
 def with_loss(em: Emitter, total: Value, lost: Value) -> Value:
     """A total with what it has lost; differences of infinities are NaN: then the total is what it is."""
     return em.select(em.cmpf("ord", lost, lost), total + lost, total)
+
+
+def in_blocks(em: Emitter, count: Index, zeros: Structure, part: Callable[[Index, Index], Structure]) -> Structure:
+    """The sums of `count` terms: those that `part` gives for the terms from one number up to another, from 0 on, joined
+    with what that loses."""
+    if isinstance(count, int) and count <= TURNS:
+        return part(0, count)
+    with em.loop(0, count, TURNS, (zeros, zeros), hint="block") as block:
+        own = part(block.iv, em.imin(block.iv + TURNS, count))
+        block.yield_(add_each(*block.carry, own))
+    joined: Structure = mapped(functools.partial(with_loss, em), *block.result)
+    return joined

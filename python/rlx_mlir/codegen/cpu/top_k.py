@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The first elements of rows in an order, and where they are; with as many as there are, sorted rows. A unit is a row.
+How long rows are, and how many elements are wanted, is known or the size of a dimension.
 
 Elements become keys, integers without sign that are smaller for what comes first. There are three forms:
 
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
 from rlx_mlir.codegen.specs import TopKSpec
 
+from . import UnsupportedByTemplate
 from .kernel import Scratch, row_count, write_kernel
 from .registry import Generator
 from .target import ELEMENT_BITS, Target
@@ -43,13 +45,13 @@ class Plan:
     """How rows are done.
 
     Attributes:
-        n: elements of a row.
+        n: elements of a row; None where calls say it.
         bits: of keys that count; they are held in 32 bits, or in 64.
         chunk: elements of a chunk where the first ones are selected, else 0.
     """
 
     spec: TopKSpec
-    n: int
+    n: int | None
     bits: int
     chunk: int
 
@@ -64,27 +66,37 @@ class Plan:
         return "i64" if self.bits > 32 else "i32"
 
     @property
-    def capacity(self) -> int:
-        """Entries of a list; one more is written, and not counted."""
-        return self.spec.k + 2 * self.chunk + 1 if self.chunk else self.n
+    def first(self) -> int:
+        """How many elements are selected, or ranked of rows whose length is known."""
+        assert self.spec.k is not None, "where calls say it, all elements are sorted or ranked"
+        return self.spec.k
+
+    def capacity(self, n: Index) -> Index:
+        """Entries of a list for rows of n; one more is written, and not counted."""
+        return self.first + 2 * self.chunk + 1 if self.chunk else n
 
 
 def configure(name: str, spec: TopKSpec, target: Target) -> Plan:
-    """How the rows of a kernel are done."""
+    """How the rows of a kernel are done; UnsupportedByTemplate where no element is wanted."""
+    if spec.k == 0:
+        raise UnsupportedByTemplate(f"{name}: no element is wanted")
     n = shape_of(spec.x)[-1]
-    assert n is not None, "C1 of mir.top_k"
     element = element_of(spec.x)
     bits = {"f64": 64}.get(element, 32) if element in _FLOATS else int(element.removeprefix("u").removeprefix("i"))
     lanes = target.lanes("i32")
+    if spec.k is None:
+        return Plan(spec, n, bits, 0)
     chunk = -(-max(CHUNK, spec.k) // lanes) * lanes
-    return Plan(spec, n, bits, chunk if n >= MANY * chunk else 0)
+    return Plan(spec, n, bits, chunk if n is None or n >= MANY * chunk else 0)
 
 
 def emit_top_k(name: str, plan: Plan, target: Target) -> str:
     """The functions `@name.body`, `@name.units` and `@name.scratch`, as text."""
     spec = plan.spec
     results = [(word, type) for word, type in (("values", spec.values), ("indices", spec.indices)) if type is not None]
-    form = _Ranked if plan.n <= RANKED else _Selected if plan.chunk else _Sorted
+    form: type[_Rows] = _Selected if plan.chunk else _Either if plan.n is None else _Sorted
+    if plan.n is not None and plan.n <= RANKED:
+        form = _Ranked
 
     def body(em: Emitter, values: list[Value], outs: list[Value], begin: Value, end: Value, parts: Scratch) -> None:
         kernel = form(em, target, plan, values[0])
@@ -95,11 +107,12 @@ def emit_top_k(name: str, plan: Plan, target: Target) -> str:
 
     return write_kernel(
         name,
-        [("x", spec.x)],
+        [("x", spec.x), *((f"other{number}", type) for number, type in enumerate(spec.others))],
         results,
         units=lambda em, values: row_count(em, values[0]),
         scratch=lambda em, values, parts: form(em, target, plan, values[0]).take_scratch(parts),
         body=body,
+        order=spec.order,
     )
 
 
@@ -110,6 +123,7 @@ class _Rows:
         self.em, self.target, self.plan, self.x = em, target, plan, x
         self.lanes = target.lanes(plan.key)
         self.keys_type = vec(self.lanes, plan.key)
+        self.n: Index = em.dim(x, len(shape_of(x.type)) - 1)
 
     def take_scratch(self, parts: Scratch) -> None:
         """Takes what a thread needs."""
@@ -123,6 +137,7 @@ class _Rows:
         """Says where results are, as rows."""
         self._outs = outs
         self.x = self.em.rows(self.x)
+        self.k: Index = self.em.dim(next(iter(outs.values())), 1)
 
     def key(self, x: Value) -> Value:
         """The keys of elements, a number or a vector: integers without sign, the first in order the smallest."""
@@ -187,19 +202,20 @@ class _Ranked(_Rows):
     """Each element is put where the number of those before it says."""
 
     def take_scratch(self, parts: Scratch) -> None:
-        count = -(-self.plan.n // self.lanes) * self.lanes
+        longest = RANKED if self.plan.n is None else self.plan.n
+        count = -(-longest // self.lanes) * self.lanes
         key = self.plan.key
         self._keys, self._ranks, self._order = (parts.take([count], key, ELEMENT_BITS[key] // 8) for _ in range(3))
 
     def run(self, row: Value) -> None:
         em, plan = self.em, self.plan
-        self.fill_keys(self._keys, row, 0, plan.n)
-        with em.loop(0, plan.n, self.lanes, hint="block") as block:
+        self.fill_keys(self._keys, row, 0, self.n)
+        with em.loop(0, self.n, self.lanes, hint="block") as block:
             em.vstore(self._ranks_of(block.iv), self._ranks, [block.iv])
-        with em.loop(0, plan.n, hint="at") as at:
+        with em.loop(0, self.n, hint="at") as at:
             rank = em.cast("arith.index_cast", em.load(self._ranks, [at.iv]), "index")
             em.store(em.cast("arith.index_cast", at.iv, plan.key), self._order, [rank])
-        with em.loop(0, plan.spec.k, hint="place") as place:
+        with em.loop(0, self.k, hint="place") as place:
             position = em.load(self._order, [place.iv])
             self.write(row, place.iv, em.cast("arith.index_cast", position, "index"))
 
@@ -221,7 +237,7 @@ class _Ranked(_Rows):
         for lane in range(lanes):
             behind = em.const([other > lane for other in range(lanes)], vec(lanes, "i1"))
             ranks = counted(ranks, block + lane, "ult", behind)
-        with em.loop(block + lanes, self.plan.n, carry=ranks, hint="k") as k:
+        with em.loop(block + lanes, self.n, carry=ranks, hint="k") as k:
             k.yield_(counted(k.carry, k.iv, "ult"))
         return k.result
 
@@ -233,12 +249,12 @@ Entry = Sequence[Value]
 class _Lists:
     """Two lists of entries, by turns what is sorted and where it goes."""
 
-    def __init__(self, em: Emitter, plan: Plan, parts: Scratch) -> None:
+    def __init__(self, em: Emitter, plan: Plan, capacity: Index, parts: Scratch) -> None:
         self._em, self._packed, self._key = em, plan.bits <= 32, plan.key
         self.digits = plan.bits // 8
-        self._parts = [parts.take([2, plan.capacity], "i64", 8)]
+        self._parts = [parts.take([2, capacity], "i64", 8)]
         if not self._packed:
-            self._parts.append(parts.take([2, plan.capacity], "i32", 4))
+            self._parts.append(parts.take([2, capacity], "i32", 4))
         self._counts = parts.take([self.digits, DIGITS], "i64", 8)
 
     def entry(self, key: Value, position: Value) -> Entry:
@@ -320,20 +336,43 @@ class _Sorted(_Rows):
     """All entries are sorted."""
 
     def take_scratch(self, parts: Scratch) -> None:
-        self.lists = _Lists(self.em, self.plan, parts)
+        self.lists = _Lists(self.em, self.plan, self.plan.capacity(self.n), parts)
 
     def run(self, row: Value) -> None:
         em, lists = self.em, self.lists
         first = em.index(0)
-        with em.loop(0, self.plan.n, hint="at") as at:
+        with em.loop(0, self.n, hint="at") as at:
             lists.store(lists.entry(self.key_at(row, at.iv), at.iv), first, at.iv)
-        self.write_first(row, lists.sort(first, self.plan.n))
+        self.write_first(row, lists.sort(first, self.n))
 
     def write_first(self, row: Value, side: Value) -> None:
         """Writes the first entries of a sorted list."""
         em, lists = self.em, self.lists
-        with em.loop(0, self.plan.spec.k, hint="place") as place:
+        with em.loop(0, self.k, hint="place") as place:
             self.write(row, place.iv, lists.position(lists.read(side, place.iv)))
+
+
+class _Either(_Rows):
+    """Short rows are ranked, others sorted, as calls say."""
+
+    def __init__(self, em: Emitter, target: Target, plan: Plan, x: Value) -> None:
+        super().__init__(em, target, plan, x)
+        self._ranked, self._sorted = _Ranked(em, target, plan, x), _Sorted(em, target, plan, x)
+
+    def take_scratch(self, parts: Scratch) -> None:
+        self._ranked.take_scratch(parts)
+        self._sorted.take_scratch(parts)
+
+    def write_to(self, outs: dict[str, Value]) -> None:
+        """Says where results are, as rows."""
+        self._ranked.write_to(outs)
+        self._sorted.write_to(outs)
+
+    def run(self, row: Value) -> None:
+        with self.em.if_(self.em.cmpi("ule", self.em.index(self.n), RANKED)) as short:
+            self._ranked.run(row)
+            short.else_()
+            self._sorted.run(row)
 
 
 @dataclass(frozen=True)
@@ -355,13 +394,13 @@ class _Selected(_Sorted):
     def run(self, row: Value) -> None:
         em, plan = self.em, self.plan
         start = _Kept(em.index(0), em.index(0), em.const(-1, plan.key))
-        with em.loop(0, plan.n, plan.chunk, start, hint="start") as chunk:
-            length = em.imin(plan.n - chunk.iv, plan.chunk)
+        with em.loop(0, self.n, plan.chunk, start, hint="start") as chunk:
+            length = em.imin(self.n - chunk.iv, plan.chunk)
             self.fill_keys(self._keys, row, chunk.iv, length)
             is_first = em.cmpi("eq", chunk.iv, 0)
             count = self._append(chunk.carry, chunk.iv, length, is_first)
-            is_last = em.cmpi("uge", chunk.iv + plan.chunk, plan.n)
-            is_full = em.cmpi("ugt", count, plan.spec.k + plan.chunk)
+            is_last = em.cmpi("uge", chunk.iv + plan.chunk, self.n)
+            is_full = em.cmpi("ugt", count, plan.first + plan.chunk)
             with em.if_(is_first | is_last | is_full, start) as sorted_:
                 sorted_.yield_(self._shortened(chunk.carry.side, count))
                 sorted_.else_()
@@ -371,7 +410,7 @@ class _Selected(_Sorted):
 
     def _shortened(self, side: Value, count: Value) -> _Kept:
         """The first ones of a list alone; at least so many have been put to it."""
-        em, lists, k = self.em, self.lists, self.plan.spec.k
+        em, lists, k = self.em, self.lists, self.plan.first
         side = lists.sort(side, count)
         return _Kept(side, em.index(k), lists.key(lists.read(side, k - 1)))
 

@@ -36,6 +36,9 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
     the largest ones with NaN at the end, where only one of values and positions is read, and where a row has too many
     parts for one block to join."""
     element, n = element_of(spec.x), shape_of(spec.x)[-1]
+    k = spec.k
+    if not k:
+        raise UnsupportedByTemplate(f"{name}: no element, or as many as sizes of calls say")
     if element not in ("f32", "f16", "bf16") or n is None:
         raise UnsupportedByTemplate(f"{name}: the largest elements of rows of {spec.x}")
     if spec.smallest or spec.nan_largest:
@@ -43,8 +46,8 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
     if spec.values is None or spec.indices is None:
         raise UnsupportedByTemplate(f"{name}: only one of values and positions is read")
     parts = -(-n // (THREADS * ELEMENTS))
-    if -(-parts * spec.k // THREADS) > MOST_ELEMENTS:
-        raise UnsupportedByTemplate(f"{name}: {spec.k} of each of {parts} parts are more than a block joins")
+    if -(-parts * k // THREADS) > MOST_ELEMENTS:
+        raise UnsupportedByTemplate(f"{name}: {k} of each of {parts} parts are more than a block joins")
     em = DeviceEmitter(chip)
     first, second = f"{symbol_of(name)}_parts", f"{symbol_of(name)}_join"
     whole = parts == 1
@@ -53,19 +56,19 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
         row = em.wide(em.block())
         pairs = _read(em, em.at(x, row * n, element), element, n)
         if whole:
-            _select(em, pairs, spec.k, lambda t, pair: _finish(em, out, element, _place(em, row, spec.k, t), pair))
+            _select(em, pairs, k, lambda t, pair: _finish(em, out, element, _place(em, row, k, t), pair))
         else:
             part = row * parts + em.wide(em.block("y"))
-            _select(em, pairs, spec.k, lambda t, pair: _keep(em, out[0], _place(em, part, spec.k, t), pair))
+            _select(em, pairs, k, lambda t, pair: _keep(em, out[0], _place(em, part, k, t), pair))
     if not whole:
         parameters = [pointer("parts", readonly=True), pointer("values"), pointer("indices")]
         with em.kernel(second, parameters, THREADS, chained=True) as (kept, *out):
             row = em.wide(em.block())
-            pairs = _read_parts(em, kept, row, parts * spec.k)
-            _select(em, pairs, spec.k, lambda t, pair: _finish(em, out, element, _place(em, row, spec.k, t), pair))
+            pairs = _read_parts(em, kept, row, parts * k)
+            _select(em, pairs, k, lambda t, pair: _finish(em, out, element, _place(em, row, k, t), pair))
 
     def take(host: HostEmitter, operands: list[Value], scratch: Scratch) -> Value | None:
-        return None if whole else scratch.take([row_count(host, operands[0]), parts * spec.k, 2], "i32")
+        return None if whole else scratch.take([row_count(host, operands[0]), parts * k, 2], "i32")
 
     def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         kept = take(host, operands, scratch)

@@ -19,6 +19,7 @@ __all__ = [
     "FftPart",
     "FftSpec",
     "GatherSpec",
+    "GroupNormSpec",
     "GroupedSpec",
     "PackedGroupedSpec",
     "PoolSpec",
@@ -38,16 +39,21 @@ class TopKSpec:
 
     Attributes:
         values, indices: None where it isn't a result; one of them is.
+        k: None where it is a dimension of the results that calls give.
         smallest: whether the smallest elements come first, otherwise the largest.
         nan_largest: whether NaN is larger than every number, otherwise smaller.
+        others: types of further buffers, of which k follows; nothing is read of them.
+        order: the kernel's operand for x and each of the others.
     """
 
     x: str
     values: str | None
     indices: str | None
-    k: int
+    k: int | None
     smallest: bool = False
     nan_largest: bool = False
+    others: tuple[str, ...] = ()
+    order: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True)
@@ -323,6 +329,23 @@ class NormSpec:
     x: str
     factors: tuple[str, ...]
     axis: int
+    eps: float
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GroupNormSpec:
+    """A norm of groups of channels of images, `mir.group_norm`.
+
+    Attributes:
+        x: the type of x's buffer [N, C, H, W], and of the result's.
+        factors: types of gamma and beta, where there are some: vectors of channels.
+        order: the kernel's operand for x and each of the factors.
+    """
+
+    x: str
+    factors: tuple[str, ...]
+    groups: int
     eps: float
     order: tuple[int, ...]
 

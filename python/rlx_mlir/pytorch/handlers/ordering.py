@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Operators that put elements in order, look for places in an order, or run along a dimension.
 
-An order is found by `mir.top_k` of all elements along the last dimension, whose size must be known. NaN is the largest.
+An order is found by `mir.top_k` of all elements along the last dimension. NaN is the largest.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from rlx_mlir.frontends import indexing
 from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size, floordiv, maximum
 from rlx_mlir.pytorch.graph import Dimension, Importer, Results, Unhandled, handles, size_of, static
 
 
@@ -24,20 +25,20 @@ def _last(im: Importer, x: Value, dim: int) -> tuple[Value, Callable[[Value], Va
     return indexing.with_last(im.m, x, dim % x.ndim)
 
 
-def _length(x: Value, dim: int) -> int:
-    """The size of a dimension, which must be known; 1 of a number without dimensions."""
-    return static(size_of(x.shape[dim]), "the size of a dimension that is ordered") if x.ndim else 1
+def _length(x: Value, dim: int) -> Size:
+    """The size of a dimension; 1 of a number without dimensions."""
+    return size_of(x.shape[dim]) if x.ndim else Size.of(1)
 
 
-def _places(im: Importer, x: Value, count: int, *, descending: bool) -> Value:
+def _places(im: Importer, x: Value, count: Size, *, descending: bool) -> Value:
     """Places (i64) of the first elements along the last dimension, of equal ones the first before the others."""
     keys = im.cast(x, "ui8") if x.dtype.kind == "b" else x
     return im.m.cast(im.m.top_k(keys, count, smallest=not descending, nan_largest=True)[1], "i64")
 
 
-def _ordered(im: Importer, x: Value, count: int, dim: int, *, descending: bool) -> tuple[Value, Value]:
+def _ordered(im: Importer, x: Value, count: Size, dim: int, *, descending: bool) -> tuple[Value, Value]:
     turned, back = _last(im, x, dim)
-    if _length(turned, -1) == 0:
+    if _length(turned, -1).constant == 0:
         return x, im.m.cast(x, "i64")
     places = _places(im, turned, count, descending=descending)
     values = indexing.picked(im.m, turned, places, turned.ndim - 1)
@@ -67,7 +68,7 @@ def argsort(im: Importer, x: Value, dim: int = -1, descending: bool = False, *, 
 @handles("aten.topk.default")
 def topk(im: Importer, x: Value, k: Dimension, dim: int = -1, largest: bool = True, sorted: bool = True) -> Results:
     """The largest, or smallest, elements along a dimension, and where they are."""
-    return _ordered(im, x, static(k, "a count"), dim, descending=largest)
+    return _ordered(im, x, k if isinstance(k, Size) else Size.of(int(k)), dim, descending=largest)
 
 
 @handles("aten.median.dim", "aten.nanmedian.dim")
@@ -75,28 +76,35 @@ def median(im: Importer, x: Value, dim: int, keepdim: bool = False) -> tuple[Val
     """The element in the middle, of two the smaller one, and where it is; NaN is the largest, or is left out."""
     m = im.m
     turned, size = _last(im, x, dim)[0], _length(x, dim)
-    at: int | Value = (size - 1) // 2
+    at: Size | Value = floordiv(maximum(size - 1, Size.of(0)), Size.of(2))
     if x.dtype.kind not in "iub":
+        known = size.constant
+        last = m.constant(np.int64(known - 1)) if known is not None else m.sub(m.dim(turned, -1, "i64"), np.int64(1))
         missing = m.sum(m.cast(m.ne(turned, turned), "i64"), [turned.ndim - 1], keep_dims=True)
         if "nanmedian" in str(im.node.target):
-            at = m.maximum(m.floor_div(np.int64(size - 1) - missing, np.int64(2)), np.int64(0))
+            at = m.maximum(m.floor_div(m.sub(last, missing), np.int64(2)), np.int64(0))
         else:
-            at = m.where(m.gt(missing, np.int64(0)), m.constant(np.int64(size - 1)), np.int64((size - 1) // 2))
+            at = m.where(m.gt(missing, np.int64(0)), last, m.floor_div(last, np.int64(2)))
     return _at(im, x, dim, at)
 
 
 @handles("aten.kthvalue.default")
 def kthvalue(im: Importer, x: Value, k: Dimension, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
     """The k-th smallest element, and where it is."""
-    return _at(im, x, dim, static(k, "a count") - 1)
+    return _at(im, x, dim, (k if isinstance(k, Size) else Size.of(int(k))) - 1)
 
 
-def _at(im: Importer, x: Value, dim: int, at: int | Value) -> tuple[Value, Value]:
+def _at(im: Importer, x: Value, dim: int, at: Size | Value) -> tuple[Value, Value]:
     """The element that has a place in the order of a dimension, and where it is, in the shapes of the results."""
     m = im.m
     turned, back = _last(im, x, dim)
     places, last = _places(im, turned, _length(x, dim), descending=False), turned.ndim - 1
-    place = indexing.picked(m, places, at, last) if isinstance(at, Value) else m.narrow(places, -1, at, 1)
+    if isinstance(at, Value):
+        place = indexing.picked(m, places, at, last)
+    elif at.constant is not None:
+        place = m.narrow(places, last, at.constant, 1)
+    else:
+        place = m.slice(places, last, at, at + 1, length=1)
     value = indexing.picked(m, turned, place, last)
     shape = im.shape(im.node.meta["val"][0])
     return im.reshaped(back(value), shape), im.reshaped(back(place), shape)
@@ -112,14 +120,11 @@ def searchsorted(im: Importer, first: Value, second: Value, **options: Any) -> V
     right = options.get("right", False) or options.get("side") == "right"
     word = im.promoted(*im.operand_meta(*im.node.args[:2]))
     order, x = im.cast(order, word), im.cast(x, word)
-    rows = order if order.ndim == 1 else m.reshape(order, [*order.shape[:-1], 1, order.shape[-1]])
-    apart = m.reshape(x, [*x.shape, 1])
-    before = m.le(rows, apart) if right else m.lt(rows, apart)
-    return im.cast(m.sum(m.cast(before, "i64"), [-1]), im.dtype())
+    return im.cast(indexing.places_in_order(m, order, x, right=right), im.dtype())
 
 
 @handles("aten.histc.default")
-def histc(im: Importer, x: Value, bins: Any = 100, min: float = 0, max: float = 0) -> Value:
+def histc(im: Importer, x: Value, bins: Dimension = 100, min: float = 0, max: float = 0) -> Value:
     """How many elements are in each of some intervals of one length, the last of which has its upper end, too."""
     m, word, count = im.m, im.dtype(), static(bins, "the number of intervals")
     flat = m.reshape(x, [-1])

@@ -226,7 +226,9 @@ def _cumsum(w: Writing, x: Tensor, *, axis: int = -1, exclusive: bool = False) -
 
 
 @writes("top_k")
-def _top_k(w: Writing, x: Tensor, *, k: int, smallest: bool = False, nan_largest: bool = False) -> list[Tensor]:
+def _top_k(
+    w: Writing, x: Tensor, *like: Tensor, smallest: bool = False, nan_largest: bool = False, **_: object
+) -> list[Tensor]:
     """Rows with their positions, sorted by a comparator that says where NaN is; `chlo.top_k` has one place for it."""
 
     def before(a: Tensor, b: Tensor, *_: Tensor) -> list[Tensor]:
@@ -239,8 +241,8 @@ def _top_k(w: Writing, x: Tensor, *, k: int, smallest: bool = False, nan_largest
 
     last = x.rank - 1
     types = [(x.shape, x.word), (x.shape, "i32")]
-    region, _ = w.region([((), word) for _, word in types for _ in range(2)], before)
+    region = w.region([((), word) for _, word in types for _ in range(2)], before)[0]
     attributes = f"dimension = {last} : i64, is_stable = true"
     found = w.ops("sort", [x, w.iota(x.shape, last)], types, attributes, [region])
-    values, places = (w.cut(own, last, 0, k) for own in found)
+    values, places = (w.cut(own, last, 0, w.types[0][0][last]) for own in found)
     return [w.add(values, 0.0) if x.is_float else values, places]  # of -0, 0

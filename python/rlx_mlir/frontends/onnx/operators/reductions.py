@@ -220,7 +220,7 @@ def _argmin(call: Call) -> Tensor:
 @operator("TopK", since=10)
 def _top_k(call: Call) -> tuple[Tensor, Tensor]:
     x, m = call.value(0), call.m
-    (k,) = call.known_ints(1, "the number of elements")
+    (k,) = call.sizes(1, "the number of elements")
     rank = call.rank(0)
     axis = call.axis(-1, rank)
     largest = call.flag("largest", True)

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rlx_mlir import ir
 from rlx_mlir.hir import Value
+from rlx_mlir.mir.dims import Size
 
 from .. import regions
 from ..call import Call
@@ -27,10 +26,8 @@ def _sort(call: Call) -> list[Entry]:
     rank = values[0].ndim
     axis = axis % rank if rank else 0
     key, descending = regions.order_of(call.op.regions[0].blocks[0], [value.dtype for value in values])
-    size = shape_of(values[0])[axis].constant
-    if size is None:
-        raise Refused(f"a sort along a dimension of {shape_of(values[0])[axis]}")
-    if size < 2:
+    size = shape_of(values[0])[axis] if rank else Size.of(1)
+    if size.constant is not None and size.constant < 2:
         return list(call.operands)
     order = [i for i in range(rank) if i != axis] + [axis]
     back = [order.index(i) for i in range(rank)]
@@ -47,12 +44,9 @@ def _top_k(call: Call) -> list[Entry]:
         largest = ir.DictAttr(call.op.attributes["mhlo.attributes"])
         if "largest" in largest and not ir.BoolAttr(largest["largest"]).value:
             raise Refused("the smallest elements")
-    count = call.result_shape()[-1]
-    if count < 0:
-        raise Refused("a symbolic number of elements")
-    if count == 0:
-        shape = [size.constant or 0 for size in shape_of(x)[:-1]]
-        return [m.constant(np.zeros([*shape, 0], dtype)) for dtype in (x.dtype, call.result_dtype(1))]
+    count = Size.of(call.result_shape()[-1])
+    if count.constant == -1:
+        (count,) = call.sizes(1, "numbers of elements")
     _, places = m.top_k(_keys(call, x), count)
     values = m.gather(x, places, x.ndim - 1, batch_dims=x.ndim - 1)
     return [values, call.cast(places, call.result_dtype(1))]
