@@ -25,9 +25,13 @@ __all__ = ["Counted", "executable_of", "graph_of", "material_of", "options_of", 
 
 def executable_of(model: Model, program: str) -> Executable:
     """The compiled module."""
-    found: object = {"prefill": model.programs.prefill, "decode": model.programs.decode}[program]
+    found = _program(model, program)
     assert isinstance(found, Executable)
     return found
+
+
+def _program(model: Model, program: str) -> object:
+    return {"prefill": model.programs.prefill, "decode": model.programs.decode}[program]
 
 
 def _candidates(model: Model, program: str) -> int:
@@ -57,6 +61,7 @@ def options_of(model: Model, program: str) -> CompileOptions:
 
 def work_of(model: Model, program: str) -> Counted:
     """What its calls do: as its artefact says, or where that doesn't, once its graph is compiled to kernels again."""
-    if program in decoder.PROGRAMS and (found := counted_work_of(executable_of(model, program).artifact)):
+    own = _program(model, program) if program in decoder.PROGRAMS else None
+    if isinstance(own, Executable) and (found := counted_work_of(own.artifact)):
         return found
     return ModuleWork(graph_of(model, program), options_of(model, program))

@@ -399,10 +399,10 @@ class Executable:
         self._check_apart(bound, outputs, donate, arrays, addresses, results, into)
         return BoundCall(self._plan, arrays, results, bound, (addresses, bound.addresses, into, ordered))
 
-    @located
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Executable is code in memory: save its artifact, which another process loads")
 
+    @located
     def __call__(self, *arrays: object, **inputs: object) -> Array | tuple[Array, ...]:
         """Runs the module on inputs in their order, by keyword, or the first ones in order and the others by keyword.
 

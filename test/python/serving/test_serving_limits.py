@@ -75,7 +75,7 @@ WRONG: tuple[tuple[dict[str, Any], str | None, str], ...] = (
     ({"messages": []}, "messages", "one or more messages"),
     ({"messages": "hello"}, "messages", "one or more messages, but is 'hello'"),
     ({"messages": [{"role": "cat", "content": "x"}]}, "messages", "a 'role' of system"),
-    ({"messages": [{"role": "user"}]}, "messages", "the 'content' of message 0 is text"),
+    ({"messages": [{"role": "user"}]}, "messages", "the 'content' of message 0 must be a text"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "models read text alone"),
     ({"messages": [{"role": "assistant", "tool_calls": {}}]}, "messages", "must be a list"),
     ({"messages": [{"role": "assistant", "tool_calls": [5]}]}, "messages", "needs a 'function'"),
