@@ -392,7 +392,6 @@ def first(k: int) -> Callable[[ir.Value], mir.TopKOp]:
     return lambda x: mir.TopKOp(x, [], ir.IntegerAttr.get(ir.IntegerType.get_signless(64), k))
 
 
-
 @by_dtype
 @pytest.mark.quick(3)
 def test_softmax_and_cumsum(dtype):
