@@ -187,7 +187,8 @@ def test_gradients_are_what_differences_say(name: str) -> None:
         step = 1e-5 * direction
         expected = (8 * (at(own, step) - at(own, -step)) - (at(own, 2 * step) - at(own, -2 * step))) / 12e-5
         size = np.linalg.norm(gradient.astype(np.float64))
-        assert abs(np.sum(gradient * direction) - expected) <= 1e-4 * max(size, 1e-3), f"by {own}"
+        # A gradient that is 0 by rights, as that of what keys are shifted by, is roundings of sums of others.
+        assert abs(np.sum(gradient * direction) - expected) <= 1e-4 * max(size, 3e-3), f"by {own}"
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -44,6 +44,7 @@ def tuned(tiny_llama: Path, data: Path, tmp_path_factory: pytest.TempPathFactory
     return folder
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("interpreted")
 def test_an_adapter_answers_as_it_was_taught(tiny_llama: Path, tuned: Path) -> None:
     question = ("generate", tiny_llama, "hello", "--chat", "--greedy", "--max-tokens", 12, "--activations", "exact")

@@ -86,6 +86,7 @@ class Built(Exception):
     """A graph is built: nothing that was compiled is taken in its place."""
 
 
+@pytest.mark.wide
 def test_a_step_that_was_compiled_is_found_without_its_graph(
     tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

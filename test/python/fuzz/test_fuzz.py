@@ -391,6 +391,7 @@ def test_cases_of_every_kind_are_drawn() -> None:
     assert 1 <= empty < 50
 
 
+@pytest.mark.wide
 def test_short_run_of_graphs_finds_nothing(tmp_path: Path) -> None:
     report = campaign.run(Plan("graphs", seed=1 + seeds.seed(), count=6, out=tmp_path / "out"))
     assert report.cases == 6
@@ -496,6 +497,7 @@ def test_sources_have_every_type_and_both_files_of_a_model(tmp_path: Path) -> No
     assert missing == {"q2_k", "q5_k"}
 
 
+@pytest.mark.wide
 def test_short_run_of_files_finds_nothing(tmp_path: Path) -> None:
     report = campaign.run(Plan("gguf", seed=3 + seeds.seed(), count=150, out=tmp_path))
     assert [found.message for found in report.findings] == []
@@ -563,6 +565,7 @@ def test_a_large_file_is_mutated_in_its_header(tmp_path: Path) -> None:
     assert report.cases == 10
 
 
+@pytest.mark.wide
 def test_short_run_of_text_finds_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "corpus"
     folder.mkdir()

@@ -181,6 +181,7 @@ def test_twenty_random_cases_are_right() -> None:
     assert statuses["ok"] >= 12
 
 
+@pytest.mark.wide
 def test_findings_are_kept_and_replayed(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in child processes finds nothing and keeps nothing; what is in a file is read again."""
     report = campaign.run(Plan("derivatives", seed=2 + seeds.seed(), count=4, out=tmp_path / "out"))

@@ -178,6 +178,7 @@ def changed(data: bytes, seed: int) -> bytes:
     return bytes(found)
 
 
+@pytest.mark.wide
 def test_damaged_bytecode_is_an_error(tmp_path: Path) -> None:
     """With MLIR 22, reading some of these ends the process."""
     path = tmp_path / "damaged.mlirbc"

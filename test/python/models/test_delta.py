@@ -117,6 +117,7 @@ def test_states_go_back_to_any_token_that_was_processed_at_once(model: Model, ke
     np.testing.assert_array_equal(session.step(9), single.step(9))
 
 
+@pytest.mark.wide
 def test_predictions_equal_numpy(path: Path) -> None:
     """Of as many pairs as there are in several chunks, and of what the layer itself gave."""
     reference, exact = NumpyDecoder(GGUFFile(path)), load_model(path, context=CONTEXT, chunk=16, activations="exact")

@@ -75,6 +75,7 @@ def test_factors_must_be_there(tmp_path: Path, key: str) -> None:
 # Norms that subtract the mean -------------------------------------------------------------------
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("architecture", ["cohere2", "starcoder2"])
 def test_tokens_have_the_same_bits_whatever_is_beside_them(tmp_path: Path, architecture: str) -> None:
     """A prompt wherever it is cut, tokens at once, and sequences of an engine; and they are the reference's."""

@@ -23,6 +23,7 @@ from rlx_mlir.models.loading import load_model
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 33)]
 
 
+@pytest.mark.wide
 def test_compiled_files(tmp_path: Path) -> None:
     """The reference's logits; the same bits however a prompt is cut, and the same text with proposals."""
     path = tiny_models.write(tmp_path / "m.gguf", architecture="qwen3next")

@@ -94,6 +94,7 @@ def test_states_go_back_to_any_token_that_was_processed_at_once(model: Model, ke
     np.testing.assert_array_equal(session.step(9), single.step(9))
 
 
+@pytest.mark.wide
 def test_texts_are_the_same_beside_others_and_with_proposals(model: Model) -> None:
     options: dict[str, Any] = {"temperature": 1.5, "max_tokens": 12, "ignore_eos": True}
     prompts = [IDS[:1], IDS[:7], IDS]
@@ -112,6 +113,7 @@ def test_sessions_are_kept(model: Model, tmp_path: Path) -> None:
     same_states(again, session)
 
 
+@pytest.mark.wide
 def test_the_last_norm_has_another_name_in_files(tmp_path: Path, path: Path) -> None:
     """Numbers of it that aren't finite are found and replaced, and folders are quantised on the way."""
     tensors = tiny_models.tensors(architecture="lfm2")

@@ -33,6 +33,7 @@ def wrong(outcomes: list[onnx_cases.Outcome]) -> list[str]:
     return [f"{each.name}: {each.reason}" for each in outcomes if each.word == "wrong"]
 
 
+@pytest.mark.wide
 def test_the_first_case_of_each_operator_is_right_or_refused() -> None:
     outcomes = [onnx_cases.run(case, interpreted=True) for case in onnx_cases.one_of_each(cases())]
     assert not wrong(outcomes)

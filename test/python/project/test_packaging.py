@@ -271,6 +271,7 @@ def test_example_of_a_model_runs(tiny_llama: Path, tmp_path: Path) -> None:
     assert "tokens per second" in example("run_gguf", tmp_path, tiny_llama, "hello")
 
 
+@pytest.mark.wide
 def test_example_of_a_conversation_with_forks_runs(tiny_llama: Path, tmp_path: Path) -> None:
     words = ("hello", "the cat", "--model", tiny_llama, "--answers", 2, "--max-tokens", 4, "--json")
     turns = json.loads(example("chat_with_forks", tmp_path, *words))

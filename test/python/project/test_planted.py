@@ -106,6 +106,7 @@ def test_a_fuzzer_that_fails_without_a_finding_has_found_nothing() -> None:
         assert planted.outcome(own, "f", own.check, 1, text, 1.0).status == expected
 
 
+@pytest.mark.wide
 def test_the_copy_is_what_runs(tmp_path: Path) -> None:
     """A change shows in the copy, and in processes that it starts; the project stays."""
     copy = planted.Copy(tmp_path)

@@ -101,6 +101,7 @@ def random_value(rng: random.Random, depth: int) -> Any:
     return tuple(random_value(rng, depth - 1) for _ in range(rng.randrange(70)))
 
 
+@pytest.mark.wide
 def test_values_are_read_as_they_were_written(reader: Path) -> None:
     rng = random.Random(0)
     values = [*EDGES, None, "", [], [[]], ["x"] * 64, *(random_value(rng, 4) for _ in range(60))]

@@ -75,6 +75,7 @@ def emit(*words: Any) -> str:
     return result.output
 
 
+@pytest.mark.wide
 def test_example_of_a_decoder(tiny_llama: Path, tmp_path: Path) -> None:
     """What examples/c/decoder.c generates is what the model does."""
     library = tmp_path / "libmodel.so"

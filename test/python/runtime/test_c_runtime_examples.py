@@ -102,6 +102,7 @@ def test_a_conversation_with_smollm2(capsys: pytest.CaptureFixture[str], smollm2
     assert talk(program, bundle, questions).decode() == expected
 
 
+@pytest.mark.wide
 @needs_cc
 def test_the_page_about_bundles_in_c(tiny_llama: Path, tmp_path: Path) -> None:
     """Each program prints what the text behind it shows."""

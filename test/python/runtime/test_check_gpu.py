@@ -150,6 +150,7 @@ def test_a_fault_leaves_the_other_checks(monkeypatch: pytest.MonkeyPatch) -> Non
     assert text.endswith("\n2 checks, 1 failed: scan\n")
 
 
+@pytest.mark.wide
 def test_a_kernel_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_CUDA_DRIVER", str(fake_library("check hang")))
     monkeypatch.setenv("FAKE_CUDA_FAIL", "kernel:1:-1")

@@ -307,6 +307,7 @@ def test_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["vs"] for row in found["rows"]] == ["numpy"]
 
 
+@pytest.mark.wide
 def test_bench_of_a_model(tiny_llama: Path) -> None:
     options = ("--threads", "1", "--rounds", "1", "--prompt", "4", "--decode", "0", "--json")
     result = rlx("bench", "--model", tiny_llama, *options)

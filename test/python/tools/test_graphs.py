@@ -393,6 +393,7 @@ def test_estimates_are_what_compiled_modules_say(name: str) -> None:
     assert estimate.arena > 0
 
 
+@pytest.mark.wide
 def test_estimates_are_the_plans_of_random_modules() -> None:
     planned = 0
     for number in range(40):

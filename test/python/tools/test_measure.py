@@ -37,6 +37,7 @@ from rlx_mlir.tools.modules import read_module
 # Timing -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.wide
 def test_interleaving_takes_turns() -> None:
     calls: list[str] = []
 
@@ -102,6 +103,7 @@ def probe() -> Probe:
     return Probe(1, 32 << 20)
 
 
+@pytest.mark.wide
 def test_limits_are_measured(probe: Probe) -> None:
     series = interleave(probe.figures(), 3)
     found = probe.roofline(series)
@@ -536,6 +538,7 @@ def test_a_plot_by_matplotlib(profile: Profile, tmp_path: Path) -> None:
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.wide
 def test_the_summary_of_a_run(model: Any) -> None:
     generation = model.generate([5] * 20, max_tokens=5, greedy=True, ignore_eos=True)
     generation.read()

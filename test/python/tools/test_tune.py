@@ -375,6 +375,7 @@ def test_modules_that_cannot_be_tuned(options: Any, text: str) -> None:
         tune.tune_module(product(), **options)
 
 
+@pytest.mark.wide
 def test_the_command_tunes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     candidates(monkeypatch, decode=[{"prefetch": 0}])
     faked(monkeypatch, {"prefetch 0": 0.5, "chosen": 0.5})
