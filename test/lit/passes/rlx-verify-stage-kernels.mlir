@@ -76,7 +76,7 @@ module {
 
 // -----
 
-// expected-error @below {{function 'neg_0': a kernel has a 'mir.kernel' of gemm, q_matmul, rows, attention, cache, quantize, recurrence, conv, top_k, sample, gather, move, broadcast, conv2d, pool, reduce, scan, norm, solve, fft, grouped, loss, generic, own, but got 'fast'}}
+// expected-error-re @below {{function 'neg_0': a kernel has a 'mir.kernel' of gemm, {{.*}}, own, but got 'fast'}}
 module {
   func.func private @neg_0(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mir.kernel = "fast", mir.role = "kernel"} {
     %0 = mir.neg %x : tensor<4xf32>
