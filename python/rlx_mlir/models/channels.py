@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .tokenizer import Tokenizer, TokenType
@@ -268,6 +268,11 @@ def division_of(
     return Division(ThoughtStream(tokenizer, place), heads, place is Place.INSIDE, (CLOSE,))
 
 
+def _behind_last(prompt: Sequence[int], is_mark: Callable[[int], bool]) -> int:
+    """The place behind the last id that is a mark; 0 where none is."""
+    return next((place for place in range(len(prompt), 0, -1) if is_mark(prompt[place - 1])), 0)
+
+
 def _place_of(tokenizer: Tokenizer, prompt: Sequence[int]) -> Place | None:
     """Where a prompt ends, by the tags of its last turn; None where it has no turns."""
 
@@ -276,7 +281,7 @@ def _place_of(tokenizer: Tokenizer, prompt: Sequence[int]) -> Place | None:
         is_mark = tokenizer.types[index] == TokenType.CONTROL or text.startswith(_TURNS)
         return is_mark and text not in (OPEN, CLOSE)
 
-    begin = next((place for place in range(len(prompt), 0, -1) if begins_turn(prompt[place - 1])), 0)
+    begin = _behind_last(prompt, begins_turn)
     if not begin:
         return None
     text = tokenizer.detokenize(prompt[begin:], special=True)
@@ -301,7 +306,7 @@ def _tag_heads(tokenizer: Tokenizer, place: Place) -> tuple[str, ...]:
 def _channel_heads(tokenizer: Tokenizer, prompt: Sequence[int]) -> tuple[str, ...]:
     """The grammar of messages before the one that is said, and of its head."""
     start = next(iter(tokenizer.control_ids(_MARKS[:1])))
-    begin = next((place for place in range(len(prompt), 0, -1) if prompt[place - 1] == start), 0)
+    begin = _behind_last(prompt, start.__eq__)
     head = tokenizer.detokenize(prompt[begin:], special=True) if begin else ""
     return (f'start: {THOUGHT}* <|channel|> "final" <|message|>\n{THOUGHT_RULES}',) if head == "assistant" else ()
 

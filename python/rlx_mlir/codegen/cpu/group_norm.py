@@ -118,18 +118,10 @@ class _Group:
 
     def _read(self, at: Index, mask: Value | None = None) -> Value:
         """A vector of x; zeros where the mask isn't set."""
-        em = self.em
-        if mask is None:
-            return self.target.widen(em, em.vload(self.x, [at], self.narrow))
-        return self.target.widen(em, em.masked_load(self.x, [at], mask, em.zero(self.narrow)))
+        return self.target.widen(self.em, self.em.vload(self.x, [at], self.narrow, mask))
 
     def _store(self, value: Value, at: Index, mask: Value | None = None) -> None:
-        em = self.em
-        value = rounded(em, self.target, value, element_of(self.spec.x))
-        if mask is None:
-            em.vstore(value, self.out, [at])
-        else:
-            em.masked_store(value, self.out, [at], mask)
+        self.em.vstore(rounded(self.em, self.target, value, element_of(self.spec.x)), self.out, [at], mask)
 
     # -- statistics ---------------------------------------------------------------------------------------------------
 

@@ -190,7 +190,7 @@ def emit_reduce(name: str, config: ReduceConfig, target: Target) -> str:
 
 
 class _Reduction:
-    """The code of one kernel: sizes, and what both forms read, join and write."""
+    """The code of one kernel: sizes, and what all forms read, join and write."""
 
     def __init__(self, em: Emitter, config: ReduceConfig, target: Target, x: Value) -> None:
         self.em, self.config, self.target, self.x = em, config, target, x
@@ -250,6 +250,10 @@ class _Reduction:
             total = total / (self.count if total.type == self.type else em.extract(self.count, 0))
         return rounded(em, self.target, total, config.element) if config.element in _FLOATS else total
 
+    def store(self, total: Value, at: Index, mask: Value | None) -> None:
+        """Writes a vector of what all elements have joined, where the mask is set."""
+        self.em.vstore(self.finished(total), self.out, [at], mask)
+
     def join(self, x: Value, y: Value) -> Value:
         """Two elements, or vectors of them."""
         return self.config.operation[0](self.em, x, y)
@@ -300,7 +304,6 @@ class _Columns(_Reduction):
 
     def _columns(self, at: Index, vectors: int, mask: Value | None, place: Index) -> None:
         """Some vectors of columns, the first of which begin at `at`, and their results at `place`."""
-        em = self.em
 
         def step(row: Index, totals: list[Value]) -> list[Value]:
             begin = at + row * self.inner
@@ -309,11 +312,7 @@ class _Columns(_Reduction):
             ]
 
         for vector, total in enumerate(self.steps(self.length, vectors, step)):
-            own, where = self.finished(total), [place + vector * self.lanes]
-            if mask is None:
-                em.vstore(own, self.out, where)
-            else:
-                em.masked_store(own, self.out, where, mask)
+            self.store(total, place + vector * self.lanes, mask)
 
 
 class _Pieces(_Reduction):
@@ -351,7 +350,7 @@ class _Pieces(_Reduction):
         zero = em.zero(self.type)
         if not self._before:
             self._block(begin, (0, self.length), count)
-            self._each(count, lambda at, mask: self._store(em.vload(self._own, [at], self.type), place + at, mask))
+            self._each(count, lambda at, mask: self.store(em.vload(self._own, [at], self.type), place + at, mask))
             return
         totals, losses = self._before
 
@@ -366,7 +365,7 @@ class _Pieces(_Reduction):
 
         def finished(at: Index, mask: Value | None) -> None:
             total, lost = (em.vload(buffer, [at], self.type) for buffer in self._before)
-            self._store(with_loss(em, total, lost), place + at, mask)
+            self.store(with_loss(em, total, lost), place + at, mask)
 
         self._each(count, cleared)
         with em.loop(0, self.length, TURNS, hint="block") as block:
@@ -401,13 +400,6 @@ class _Pieces(_Reduction):
         for row in range(together):
             total = self.join(total, self.read(begin + row * self.inner + column, mask))
         em.vstore(total, self._own, [column])
-
-    def _store(self, total: Value, at: Index, mask: Value | None) -> None:
-        em, value = self.em, self.finished(total)
-        if mask is None:
-            em.vstore(value, self.out, [at])
-        else:
-            em.masked_store(value, self.out, [at], mask)
 
 
 class _Rows(_Reduction):

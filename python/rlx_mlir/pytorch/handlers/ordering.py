@@ -68,7 +68,7 @@ def argsort(im: Importer, x: Value, dim: int = -1, descending: bool = False, *, 
 @handles("aten.topk.default")
 def topk(im: Importer, x: Value, k: Dimension, dim: int = -1, largest: bool = True, sorted: bool = True) -> Results:
     """The largest, or smallest, elements along a dimension, and where they are."""
-    return _ordered(im, x, k if isinstance(k, Size) else Size.of(int(k)), dim, descending=largest)
+    return _ordered(im, x, Size.of(k), dim, descending=largest)
 
 
 @handles("aten.median.dim", "aten.nanmedian.dim")
@@ -91,7 +91,7 @@ def median(im: Importer, x: Value, dim: int, keepdim: bool = False) -> tuple[Val
 @handles("aten.kthvalue.default")
 def kthvalue(im: Importer, x: Value, k: Dimension, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
     """The k-th smallest element, and where it is."""
-    return _at(im, x, dim, (k if isinstance(k, Size) else Size.of(int(k))) - 1)
+    return _at(im, x, dim, Size.of(k) - 1)
 
 
 def _at(im: Importer, x: Value, dim: int, at: Size | Value) -> tuple[Value, Value]:
