@@ -127,6 +127,24 @@ def test_long_rows() -> None:
     check("bf16", 2117)
 
 
+@pytest.mark.parametrize("activations", ["int8", "int16"])
+def test_head(activations: str) -> None:
+    """The row of a head that one asks for most often has code of its own, with the bits that it has beside others."""
+    k = 64
+    options: dict[str, Any] = {"maxima": {"tokens": 16}, "activations": activations}
+    for n in (6 * k - 1, 6 * k):
+        m = GraphModule.hir("head")
+        m.set_outputs({"y": m.linear(m.input("x", [1, "tokens", k]), param(m, "head", n, k, "q8_0"))})
+        text = rlx.emit(m, "linalg", kernel="block_dot_0", **options)
+        assert ("arith.cmpi eq" in text) == (n == 6 * k)
+        head = rlx.compile(m, cache=False, threads=1, **options)
+        head.set_params(values_of(m, "q8_0")[0])
+        rows = np.random.default_rng(n).standard_normal((1, 16, k), np.float32)
+        alone = [head(x=rows[:, row : row + 1]) for row in range(16)]
+        for count in (0, 1, 2, 7, 16):
+            assert head(x=rows[:, :count]).tobytes() == b"".join(own.tobytes() for own in alone[:count])
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_experts(dtype: str) -> None:
     """Rows of x by the weight of their expert: alone, and beside others of the same one or of another."""

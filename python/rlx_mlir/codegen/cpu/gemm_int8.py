@@ -59,6 +59,9 @@ LINE = 64
 FEW_ROWS = 4
 """The largest M, times digits, whose weights are joined to bytes in registers."""
 
+HEAD_WIDTH = 6
+"""Columns for each element of K from which on a product is taken for a model's head."""
+
 NEAR_BYTES = 256
 """How far ahead few rows ask for the panel that they read: it helps over the ends of pages; further is slower."""
 
@@ -162,12 +165,22 @@ class IntegerProduct:
         self._sizes = (1,) if self._together and not self._few else _tile_rows(target, product.rows, self._few)
         if product.rows is not None and self._digits > 1 and not self._tiled:
             self._sizes = needed_tiles(self._sizes, block_counts(product.rows, ROW_BLOCK)) or self._sizes
-        # Rows of sequences may be few, though their number isn't known here: then they have such code, too.
-        most = FEW_ROWS // self._digits if product.rows is None and are_single_rows(product.x_shape) else 0
         self._of_few = [
             IntegerProduct(target, replace(product, x_shape=(count, product.k)), layout, rows, self.per_unit)
-            for count in range(1, most + 1)
+            for count in range(1, self._fewest() + 1)
         ]
+
+    def _fewest(self) -> int:
+        """Up to how many rows have code of their own where the number isn't known here.
+
+        Those of sequences may be few, and a head is asked for the last token of a prompt most often.
+        """
+        product = self._product
+        if product.rows is not None:
+            return 0
+        if are_single_rows(product.x_shape):
+            return FEW_ROWS // self._digits
+        return 1 if product.n >= HEAD_WIDTH * product.k else 0
 
     @property
     def operands(self) -> Buffers:
