@@ -97,14 +97,15 @@ def test_compiled_with_symbols() -> None:
 @pytest.mark.parametrize("kind", ["i32", "i64", "f32"])
 @pytest.mark.quick(3)
 def test_template(dtype: str, kind: str) -> None:
-    """More rows than a chunk, more inputs than are copied at once, columns that are no whole vectors; single rows."""
+    """More rows than a chunk, more inputs than are copied at once, columns that are no whole vectors, of several units
+    and parts; single rows."""
     module = GraphModule.mir("template")
     x, w = module.input("x", ["t", "k"], dtype), module.input("w", [5, "k", "n"], dtype)
     module.set_outputs({"y": module.grouped_matmul(x, w, module.input("expert", ["t"], kind))})
-    executable = compile_fresh(module, threads=2)
+    executable = compile_fresh(module, threads=2, maxima={"n": 1307})
     assert set(templates_of(executable).values()) == {"grouped"}
     rounding = {"f32": 1e-4, "bf16": 1e-2, "f16": 2e-3}[dtype]
-    for rows, k, n in ((300, 131, 137), (7, 259, 16), (1, 5, 1), (3, 0, 9), (0, 4, 8), (5, 130, 0)):
+    for rows, k, n in ((300, 131, 137), (7, 259, 16), (1, 5, 1), (3, 0, 9), (0, 4, 8), (5, 130, 0), (40, 130, 1307)):
         experts = np.random.default_rng(rows).choice([-3, 0, 0, 0, 0, 1, 1, 4, 9], rows).astype(DTYPES[kind])
         if kind == "f32" and rows:
             experts[0] = np.nan

@@ -2,12 +2,12 @@
 """Products of rows with the weight of their expert: one unit is some columns of one expert, for all of its rows.
 
 A unit lists the expert's rows of x, and goes through them in chunks. For each, the unit's columns of the weight are
-copied to scratch, some of their rows at a time, so that they lie one after the other: as they stand, they are a row of
-the weight apart, which few sets of the cache would share. Tiles of rows and columns then multiply what was copied, and
-add to sums in scratch. Few rows take the weight as it comes from memory.
+copied to scratch, some of their rows at a time, and so are the rows of x that meet them, so that they lie one after the
+other: as they stand, they are a row apart, which few sets of the cache would share. Tiles of rows and columns then
+multiply what was copied, and add to sums in scratch. Few rows take the weight as it comes from memory.
 
-**Lanes run over columns**; weights of f16 and bf16 are widened as they are read. An expert without rows costs the
-search for them.
+**Lanes run over columns**; x and weights of f16 and bf16 are widened as they are copied. An expert without rows costs
+the search for them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,20 @@ from .target import Target, rounded
 
 __all__ = ["emit_grouped", "list_rows"]
 
-TILES = 8
-"""Tiles of columns in a unit: with 256 bits, 512 bytes of each row of a weight are read at once."""
+COLUMNS = 1024
+"""Columns of a unit: of f32, each row of a weight has a page of memory for it."""
+
+PART = 256
+"""Columns of a weight that are copied at once."""
 
 DEPTH = 128
-"""Rows of a weight that are copied at once: those of a tile stay in the first cache while rows of x pass by."""
+"""Rows of a weight that are copied at once: those of a tile stay in a near cache while rows of x pass by."""
+
+LINE = 16
+"""Numbers of f32 in a line of a cache."""
+
+STRIDE = DEPTH + 16
+"""Numbers from one copied row of x to the next: powers of two would share few sets of the cache."""
 
 CHUNK = 96
 """Rows of x whose sums are in scratch at once."""
@@ -40,7 +49,7 @@ FEW = 4
 STEPS = 4
 """Rows of a weight that few rows are multiplied with at once."""
 
-AHEAD = 8
+AHEAD = 32
 """Rows of a weight that are asked for before they are read: each is in another page, where nothing foresees them."""
 
 
@@ -92,41 +101,60 @@ class _Grouped:
         self.rows, self.k = em.dim(self.x, 0), em.dim(self.x, 1)
         self.experts, self.n = em.dim(self.weight, 0), em.dim(self.weight, 2)
         self.type, self.lanes = target.vector("f32"), target.lanes("f32")
-        self.columns = 2 * self.lanes
-        self.width = self.columns * TILES
-        self.groups = em.iceildiv(self.n, self.width)
-        # Two vectors of columns: sums, weights and one number fit the registers.
-        self.sizes = (12, 4, 1) if target.registers == 32 else (6, 2, 1)
+        # Sums, weights and one number fit the registers.
+        self.vectors, self.sizes = (4, (6, 4, 2, 1)) if target.registers == 32 else (2, (6, 2, 1))
+        self.columns = self.vectors * self.lanes
+        self.groups = em.iceildiv(self.n, COLUMNS)
 
     def take_scratch(self, parts: Scratch) -> None:
-        """A thread's scratch: the numbers of an expert's rows, part of a weight, sums."""
+        """A thread's scratch: the numbers of an expert's rows, part of a weight and of those rows, sums."""
         self.list = parts.take([self.rows], "i64", 8)
-        self.part = parts.take([TILES, DEPTH, self.columns], "f32")
-        self.sums = parts.take([CHUNK, self.width], "f32")
+        self.part = parts.take([PART // self.columns, DEPTH, self.columns], "f32")
+        self.own = parts.take([CHUNK, STRIDE], "f32")
+        self.sums = parts.take([CHUNK, COLUMNS], "f32")
 
     def run(self, unit: Index, out: Value) -> None:
         """Some columns of one expert."""
         em = self.em
         # Threads have ranges of units: in this order each has a part of every expert, of which few may have rows.
-        expert, first = unit % self.experts, unit // self.experts * self.width
+        expert, first = unit % self.experts, unit // self.experts * COLUMNS
+        width = em.imin(self.n - first, COLUMNS)
         count = list_rows(em, self.expert, (self.rows, self.experts), expert, self.list)
         with em.loop(0, count, CHUNK, hint="chunk") as chunk:
             rows = em.imin(count - chunk.iv, CHUNK)
-            with em.loop(0, rows, hint="row") as row, em.loop(0, self.width, self.lanes, hint="j") as j:
+            with em.loop(0, rows, hint="row") as row, em.loop(0, width, self.lanes, hint="j") as j:
                 em.vstore(em.zero(self.type), self.sums, [row.iv, j.iv])
             with em.if_(em.cmpi("ult", rows, FEW)) as branch:
-                self._stream(expert, chunk.iv, rows, first)
+                self._stream(expert, chunk.iv, rows, (first, width))
                 branch.else_()
                 with em.loop(0, self.k, DEPTH, hint="depth") as depth:
                     length = em.imin(self.k - depth.iv, DEPTH)
-                    self._copy(expert, depth.iv, length, first)
-                    with em.loop(0, TILES, hint="tile") as tile:
-                        self._multiply(chunk.iv, rows, depth.iv, length, tile.iv)
-            self._finish(chunk.iv, rows, first, out)
+                    self._copy_rows(chunk.iv, rows, depth.iv, length)
+                    with em.loop(0, width, PART, hint="part") as part:
+                        self._multiply_part(expert, rows, (depth.iv, length), (first, part.iv, width))
+            self._finish(chunk.iv, rows, (first, width), out)
+
+    def _multiply_part(
+        self, expert: Index, rows: Index, depths: tuple[Index, Index], columns: tuple[Index, Index, Index]
+    ) -> None:
+        """Copies part of a weight, and multiplies it.
+
+        Args:
+            depths: (the first row, how many).
+            columns: (the unit's first, the part's among them, how many the unit has).
+        """
+        em = self.em
+        (depth, length), (first, part, width) = depths, columns
+        tiles = em.iceildiv(em.imin(width - part, PART), self.columns)
+        self._copy_weight(expert, (depth, length), first + part, tiles)
+        is_last = em.cmpi("uge", part + PART, width)
+        after = em.select(is_last, depth + DEPTH, depth), em.select(is_last, first, first + part + PART)
+        with em.loop(0, tiles, hint="tile") as tile:
+            self._multiply(rows, length, (part, tile.iv), (expert, *after))
 
     def _mask(self, column: Index) -> Value | None:
         """Which lanes from a column on are columns of the result; None: all."""
-        if isinstance(self.n, int) and self.n % self.width == 0:
+        if isinstance(self.n, int) and self.n % self.columns == 0:
             return None
         return self.em.mask(self.em.imax(self.n - column, 0), self.lanes)
 
@@ -135,19 +163,20 @@ class _Grouped:
         em, type = self.em, with_element(self.type, element_of(self.weight.type))
         return self.target.widen(em, em.vload(self.weight, [expert, k, column], type, self._mask(column)))
 
-    def _stream(self, expert: Index, chunk: Index, rows: Index, first: Index) -> None:
+    def _stream(self, expert: Index, chunk: Index, rows: Index, columns: tuple[Index, Index]) -> None:
         """Adds up the products of few rows as the weight comes from memory, some of its rows at once."""
         em = self.em
+        first, width = columns
 
         def steps(begin: Index, end: Index, size: int) -> None:
             with em.loop(begin, end, size, hint="k") as k:
-                with em.loop(0, TILES, hint="line") as line:
+                with em.loop(0, width, LINE, hint="line") as line:
                     for i in range(size):
-                        em.prefetch(self.weight, [expert, k.iv + i + AHEAD, first + line.iv * self.columns])
+                        em.prefetch(self.weight, [expert, k.iv + i + AHEAD, first + line.iv])
                 with em.loop(0, rows, hint="row") as row:
                     own = em.cast("arith.index_cast", em.load(self.list, [chunk + row.iv]), "index")
                     factors = [self._spread(own, k.iv + i) for i in range(size)]
-                    with em.loop(0, self.width, self.lanes, hint="j") as j:
+                    with em.loop(0, width, self.lanes, hint="j") as j:
                         total = em.vload(self.sums, [row.iv, j.iv], self.type)
                         for i, factor in enumerate(factors):
                             total = self.target.fma(em, factor, self._weight(expert, k.iv + i, first + j.iv), total)
@@ -157,39 +186,63 @@ class _Grouped:
         steps(0, whole, STEPS)
         steps(whole, self.k, 1)
 
-    def _copy(self, expert: Index, depth: Index, length: Index, first: Index) -> None:
-        """Rows of the weight from `depth` on, in the unit's columns, zeros beyond N."""
+    def _copy_weight(self, expert: Index, depths: tuple[Index, Index], first: Index, tiles: Index) -> None:
+        """Rows of the weight, in tiles of columns, zeros beyond N."""
         em = self.em
-        with em.loop(0, length, hint="k") as k, em.loop(0, TILES, hint="tile") as tile:
+        depth, length = depths
+        with em.loop(0, length, hint="k") as k, em.loop(0, tiles, hint="tile") as tile:
             column = first + tile.iv * self.columns
-            em.prefetch(self.weight, [expert, depth + k.iv + AHEAD, column])
-            for x in range(2):
+            for x in range(self.vectors):
+                if x * self.lanes % LINE == 0:
+                    em.prefetch(self.weight, [expert, depth + k.iv + AHEAD, column + x * self.lanes])
                 value = self._weight(expert, depth + k.iv, column + x * self.lanes)
                 em.vstore(value, self.part, [tile.iv, k.iv, x * self.lanes])
 
-    def _multiply(self, chunk: Index, rows: Index, depth: Index, length: Index, tile: Index) -> None:
-        """What the copied rows of the weight add to the sums of a tile's columns, for the rows of a chunk."""
+    def _copy_rows(self, chunk: Index, rows: Index, depth: Index, length: Index) -> None:
+        """Columns of the chunk's rows of x from `depth` on, as f32; zeros up to a whole vector."""
+        em, type = self.em, with_element(self.type, element_of(self.x.type))
+        with em.loop(0, rows, hint="row") as row:
+            at = em.cast("arith.index_cast", em.load(self.list, [chunk + row.iv]), "index")
+            with em.loop(0, length, self.lanes, hint="k") as k:
+                mask = em.mask(length - k.iv, self.lanes)
+                value = self.target.widen(em, em.vload(self.x, [at, depth + k.iv], type, mask))
+                em.vstore(value, self.own, [row.iv, k.iv])
+
+    def _multiply(
+        self, rows: Index, length: Index, place: tuple[Index, Index], after: tuple[Index, Index, Index]
+    ) -> None:
+        """What the copied rows of the weight add to the sums of a tile's columns, for the rows of a chunk.
+
+        Meanwhile the part of the weight that is copied next comes from memory: (expert, row, column).
+        """
         em = self.em
-        places = [tile * self.columns + x * self.lanes for x in range(2)]
+        part, tile = place
+        expert, next_row, column = after
+        own = [tile * self.columns + x * self.lanes for x in range(self.vectors)]
+        places = [part + at for at in own]
 
         def add(first: Index, size: int) -> None:
-            listed = [em.load(self.list, [chunk + first + r]) for r in range(size)]
-            own = [em.cast("arith.index_cast", number, "index") for number in listed]
-            sums = [[em.vload(self.sums, [first + r, place], self.type) for place in places] for r in range(size)]
+            rows = [first + r for r in range(size)]
+            sums = [[em.vload(self.sums, [row, place], self.type) for place in places] for row in rows]
+            leads = em.cmpi("eq", first, 0)
             with em.loop(0, length, 1, sums, hint="k") as k:
-                weights = [em.vload(self.part, [tile, k.iv, x * self.lanes], self.type) for x in range(2)]
-                factors = (self._spread(row, depth + k.iv) for row in own)
+                with em.if_(leads):
+                    for at in own:
+                        em.prefetch(self.weight, [expert, next_row + k.iv, column + at], locality=2)
+                weights = [em.vload(self.part, [tile, k.iv, x * self.lanes], self.type) for x in range(self.vectors)]
+                factors = (em.broadcast(em.load(self.own, [row, k.iv]), self.type) for row in rows)
                 k.yield_(add_products(em, self.target, factors, weights, k.carry))
-            for r, totals in enumerate(k.result):
+            for row, totals in zip(rows, k.result, strict=True):
                 for place, total in zip(places, totals, strict=True):
-                    em.vstore(total, self.sums, [first + r, place])
+                    em.vstore(total, self.sums, [row, place])
 
         row_tiles(em, rows, self.sizes, add)
 
-    def _finish(self, chunk: Index, rows: Index, first: Index, out: Value) -> None:
+    def _finish(self, chunk: Index, rows: Index, columns: tuple[Index, Index], out: Value) -> None:
         """The sums of a chunk, rounded, to where its rows are."""
         em = self.em
-        with em.loop(0, rows, hint="row") as row, em.loop(0, self.width, self.lanes, hint="j") as j:
+        first, width = columns
+        with em.loop(0, rows, hint="row") as row, em.loop(0, width, self.lanes, hint="j") as j:
             at = em.cast("arith.index_cast", em.load(self.list, [chunk + row.iv]), "index")
             place = first + j.iv
             value = rounded(em, self.target, em.vload(self.sums, [row.iv, j.iv], self.type), element_of(out.type))
