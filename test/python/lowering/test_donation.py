@@ -324,6 +324,15 @@ def read_beside(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:
     return {"new": new, "other": new - x}
 
 
+def read_by_a_loop_later(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:
+    new = x + y
+    return {"new": new, "other": m.scan(lambda state: (m.tanh(state + x), ()), new, length=3)[0]}
+
+
+def read_by_its_loop(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:
+    return {"new": m.scan(lambda state: (m.tanh(state + x), ()), y, length=3)[0]}
+
+
 REFUSALS: dict[str, tuple[Callable[[GraphModule, Value, Value], dict[str, Value]], str]] = {
     "a product": (lambda m, x, y: {"new": y @ x}, "'mir.matmul' .*reads or writes elements in other places"),
     "a transpose": (lambda m, x, y: {"new": m.transpose(x)}, "'mir.transpose' .*in other places"),
@@ -331,6 +340,8 @@ REFUSALS: dict[str, tuple[Callable[[GraphModule, Value, Value], dict[str, Value]
     "a sum": (lambda m, x, y: {"new": m.cumsum(x)}, "'mir.cumsum' .*in other places"),
     "a norm": (lambda m, x, y: {"new": m.softmax(x)}, "'mir.softmax' .*in other places"),
     "a reader after it": (read_later, "'mir.matmul' .*reads 'x' after the result is there"),
+    "a loop after it": (read_by_a_loop_later, "'mir.scan' .*reads 'x' after the result is there"),
+    "its own loop": (read_by_its_loop, "'mir.scan' .*in other places"),
     "a reader beside it": (read_beside, "'mir.sub' .*may read it after the result is there, in one kernel"),
 }
 
