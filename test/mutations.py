@@ -69,7 +69,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lowering/split.py", ("lit:split-kernels", "split_kernels")),
     ("lowering/bind_dims.py", ("lit:bind-dims", "bind_dims")),
     ("lowering/parameters.py", ("lit:hoist-params", "lit:pack-weights", "prepare", "compile_ops")),
-    ("lowering/quantization.py", ("lit:quant", "quantize")),
+    ("lowering/quantization.py", ("lit:quant", "lit:qdq", "quantize")),
     ("lowering/fuse*.py", ("lit:fuse", "roundings", "compile_ops", "compile_block")),
     ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "llama", "families", "mtp_head", "compile_block")),
     ("lowering/plan.py", ("dynamic_sizes", "resume", "donation", "compile_ops")),
@@ -77,7 +77,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lowering/plan_[rt]*.py", ("lit:lir-plan", "control_kernels", "dynamic_sizes")),
     ("lowering/donation.py", ("lit:lir-plan-ties", "donation")),
     ("lowering/outline.py", ("lit:outline", "split_kernels", "donation", "compile_ops")),
-    ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "float8", "compile_ops")),
+    ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "float8", "splats", "compile_ops")),
 )
 _BINARY = {
     ast.Add: "-",

@@ -122,8 +122,9 @@ def module_of(scheme: str, n: int, k: int, *, tied: bool) -> GraphModule:
     return module
 
 
-@pytest.mark.parametrize(("scheme", "tied"), [("q4_k", False), ("q4_k", True), ("", False)])
-@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    ("scheme", "tied"), [pytest.param("q4_k", False, marks=pytest.mark.slow), ("q4_k", True), ("", False)]
+)
 def test_what_follows_is_part_of_the_kernel(scheme: str, tied: bool) -> None:
     n, k = 19, 256
     module, rng = module_of(scheme, n, k, tied=tied), np.random.default_rng(n)

@@ -112,6 +112,31 @@ def test_functions_that_are_called():
         m.bind(n=3, m=2)
 
 
+@pytest.mark.parametrize("sizes", [{"t": 3, "n": 4}, {"n": 1}, {"t": 1}])
+def test_regions_of_loops_and_choices(sizes):
+    m = GraphModule.mir("m")
+    x, start = m.input("x", ["t", "n"]), m.input("start", ["n"])
+
+    def step(state, row):
+        following = m.tanh(m.add(state, row))
+        return following, m.mul(following, 2.0)
+
+    last, every = m.scan(step, start, x)
+    chosen = m.cond(m.compare("gt", m.max(last), 0.5), lambda: m.mul(last, 2.0), lambda: m.neg(last))
+    grown = m.while_loop(lambda v: m.compare("lt", m.max(v), 3.0), lambda v: m.add(v, 1.0), chosen, limit=9)
+    m.set_outputs({"every": every, "grown": grown})
+    bound = m.bind(sizes)
+    t, n = sizes.get("t", "t"), sizes.get("n", "n")
+    assert shapes(bound) == {"every": (t, n), "grown": (n,)}
+    if len(sizes) == 2:
+        assert "?" not in bound.to_text()
+    rng = np.random.default_rng(0)
+    t, n = sizes.get("t", 5), sizes.get("n", 7)
+    inputs = {"x": rng.standard_normal((t, n), np.float32), "start": rng.standard_normal(n, np.float32)}
+    for name, value in interpret(m, inputs).items():
+        np.testing.assert_array_equal(interpret(bound, inputs)[name], value)
+
+
 @pytest.mark.parametrize(
     ("symbols", "message"),
     [

@@ -324,6 +324,23 @@ def read_beside(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:
     return {"new": new, "other": new - x}
 
 
+def read_by_a_loop(m: GraphModule, x: Value, start: Value) -> Value:
+    return m.while_loop(lambda state: m.compare("lt", m.max(state), 3.0), lambda state: m.tanh(state @ x), start, limit=3)
+
+
+def read_by_a_loop_later(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:
+    new = x + y
+    return {"new": new, "other": read_by_a_loop(m, x, new)}
+
+
+def read_by_its_loop(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:
+    return {"new": read_by_a_loop(m, x, y)}
+
+
+def read_by_its_branch(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:
+    return {"new": m.cond(m.compare("gt", m.max(y), 0.0), lambda: m.tanh(y @ x), lambda: y)}
+
+
 REFUSALS: dict[str, tuple[Callable[[GraphModule, Value, Value], dict[str, Value]], str]] = {
     "a product": (lambda m, x, y: {"new": y @ x}, "'mir.matmul' .*reads or writes elements in other places"),
     "a transpose": (lambda m, x, y: {"new": m.transpose(x)}, "'mir.transpose' .*in other places"),
@@ -331,6 +348,9 @@ REFUSALS: dict[str, tuple[Callable[[GraphModule, Value, Value], dict[str, Value]
     "a sum": (lambda m, x, y: {"new": m.cumsum(x)}, "'mir.cumsum' .*in other places"),
     "a norm": (lambda m, x, y: {"new": m.softmax(x)}, "'mir.softmax' .*in other places"),
     "a reader after it": (read_later, "'mir.matmul' .*reads 'x' after the result is there"),
+    "a loop after it": (read_by_a_loop_later, "'mir.while' .*reads 'x' after the result is there"),
+    "its own loop": (read_by_its_loop, "'mir.while' .*reads 'x' after the result is there"),
+    "its own branch": (read_by_its_branch, "'mir.if' .*may read it after a step has written the result"),
     "a reader beside it": (read_beside, "'mir.sub' .*may read it after the result is there, in one kernel"),
 }
 

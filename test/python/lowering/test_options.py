@@ -358,8 +358,8 @@ def _lines() -> Iterator[Any]:
     for line in LINES:
         words = line.split()
         long = words[:2] in (["fuzz", "scaling"], ["tune", "{llama}"]) or "--timing" in words
-        slow = [pytest.mark.slow] if long else []
-        yield pytest.param(line, id="-".join(words[:3]), marks=slow)
+        level = [pytest.mark.slow] if long else [pytest.mark.wide] if words[:2] == ["bench", "--shape"] else []
+        yield pytest.param(line, id="-".join(words[:3]), marks=level)
 
 
 @pytest.mark.parametrize("line", list(_lines()))

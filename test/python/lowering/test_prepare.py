@@ -6,7 +6,7 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from compile_harness import Program, compile_fresh, integers, positive, scaled
 from rlx_mlir import Executable, GraphModule, formats, interpret
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir import PackedWeight
-from rlx_mlir.runtime.artifact import Preparation, PrepareStep
+from rlx_mlir.runtime.artifact import Artifact, Preparation, PrepareStep
 from rlx_mlir.runtime.prepare import OPERATIONS, Prepared, constant_step, prepare
 
 SCHEMES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "f16", "bf16", "f32")
@@ -111,21 +111,27 @@ def program(name: str) -> Program:
     return p
 
 
+@cache
+def artifact_of(name: str) -> Artifact:
+    """What the program compiles to: several tests look at it."""
+    return compile_fresh(program(name).m).artifact
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.quick(1)
 def test_prepared_parameters_are_those_of_the_interpreter(name: str) -> None:
     p = program(name)
     _, params = p.values({"n": 1})
-    executable = compile_fresh(p.m)
-    used = {source: params[source] for source in executable.artifact.preparation.sources}
-    found = prepare(executable.artifact.preparation, used, None)
+    artifact = artifact_of(name)
+    used = {source: params[source] for source in artifact.preparation.sources}
+    found = prepare(artifact.preparation, used, None)
     expected = interpreted(p.m, used)
     assert found.keys() == expected.keys() != set()
     for label, array in found.items():
         assert array.dtype == expected[label].dtype, label
         assert array.tobytes() == np.ascontiguousarray(expected[label]).tobytes(), label
         assert array.flags.c_contiguous
-        spec = next(s for s in executable.artifact.plan_parameters if s.name == label)
+        spec = next(s for s in artifact.plan_parameters if s.name == label)
         assert tuple(spec.shape) == array.shape
 
 
@@ -136,7 +142,7 @@ def test_work_with_constants_is_done_once() -> None:
     assert [spec.name for spec in hoisting.params if not spec.name.endswith((":prepared", "#2", "#3", "#4"))] == []
     plain = [node for node in hoisting.nodes() if node.op == "mir.constant"]
     assert len(plain) == 1, "what inputs meet stays"
-    executable = compile_fresh(p.m)
+    executable = Executable(artifact_of("constants f32"))
     assert {spec.name for spec in executable.params} == {"w", "g"}
     inputs, params = p.values({})
     executable.set_params(params)
@@ -206,8 +212,9 @@ def test_large_constants_stay_in_the_code() -> None:
     assert len(executable.artifact.preparation.steps[0].attributes["data"]) == 8
 
 
+@pytest.mark.wide
 def test_every_operation_is_tested() -> None:
-    found = {step.op for name in CASES for step in compile_fresh(program(name).m).artifact.preparation.steps}
+    found = {step.op for name in CASES for step in artifact_of(name).preparation.steps}
     assert found == OPERATIONS.keys()
 
 
@@ -328,8 +335,7 @@ def test_unknown_operations_are_named() -> None:
 
 def test_preparation_is_readable() -> None:
     """What is prepared is named after what it comes from."""
-    p = program("products")
-    names = {spec.name for spec in compile_fresh(p.m).artifact.plan_parameters}
+    names = {spec.name for spec in artifact_of("products").plan_parameters}
     assert {"q4_1:panels", "dense:panels", "first+second:panels"} <= names
 
 

@@ -343,10 +343,11 @@ def test_a_mask_of_what_comes_later_is_causal(low: float, form: str) -> None:
         assert raised(build)["mir.attention"] == 1
 
 
-def test_a_mask_of_keys_isnt_repeated() -> None:
+@pytest.mark.parametrize("shape", [["b", 1, 1, "s"], ["s"]])
+def test_a_mask_of_keys_isnt_repeated(shape: list[int | str]) -> None:
     def build(m: GraphModule) -> Value:
         q, k, v = (heads(m, name, 2) for name in "qkv")
-        seen = m.reshape(m.input("mask", ["b", "s"]), ["b", 1, 1, "s"]) > 0.5
+        seen = m.input("mask", shape) > 0.5
         mask = (1.0 - m.cast(seen, "f32")) * float(np.finfo(np.float32).min)
         return together(m, written_out(m, q, k, v, m.expand(mask, ["b", 1, "s", "s"])))
 

@@ -167,8 +167,7 @@ def test_a_generation_that_is_closed_leaves_a_session_to_go_on_with(model: Model
     session.step(5)
 
 
-@pytest.mark.parametrize("kv_dtype", ["f32", "f16", "bf16"])
-@pytest.mark.quick(1)
+@pytest.mark.parametrize("kv_dtype", ["bf16", *(pytest.param(kind, marks=pytest.mark.wide) for kind in ("f32", "f16"))])
 def test_saved_sessions_go_on_with_the_same_bits(tiny_llama: Path, tmp_path: Path, kv_dtype: str) -> None:
     model = load_model(tiny_llama, context=CONTEXT, kv_dtype=kv_dtype)
     session = model.session()

@@ -52,6 +52,7 @@ def test_int8_activations_are_as_close_as_llama_cpp(int8: Model, tokens: list[in
     assert not found.clear_misses, found
 
 
+@pytest.mark.wide  # test_sessions.py has a smaller model
 def test_int16_activations_are_nearly_exact(smollm2_path: Path, tokens: list[int]) -> None:
     found = distance(GOLD, load_model(smollm2_path, activations="int16").logits(tokens))
     assert 0 < found.kl_mean <= 2e-6, found

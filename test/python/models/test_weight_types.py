@@ -60,6 +60,7 @@ def test_models_compute_with_the_decoded_weights(tmp_path: Path, kinds: tuple[st
 
 @pytest.mark.parametrize("kinds", list(MODELS.values()), ids=MODELS)
 @pytest.mark.quick(1)
+@pytest.mark.wide
 def test_integers_are_near_the_decoded_weights(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     path = write(tmp_path, kinds)
     with GGUFFile(path) as file:

@@ -83,7 +83,10 @@ class _Pool:
         return self._blocks(em, x)[1] * em.dim(x, 1) * em.dim(x, 0)
 
     def line(self, em: Emitter, x: Value, scratch: Scratch) -> tuple[Value, Index]:
-        """Takes the scratch memory: columns that windows see, and how many; the last vectors may reach beyond them."""
+        """Takes the scratch memory: columns that windows see, and how many.
+
+        Behind them the image has fewer columns than a stride, and the last vectors may reach beyond these.
+        """
         (_, size), (_, stride) = self.spec.kernel, self.spec.stride
         columns = (self._counts(em, x)[1] - 1) * stride + size
         return scratch.take([em.imax(columns, 0) + (stride + 1) * self.lanes], "f32"), columns
@@ -105,13 +108,11 @@ class _Pool:
             channel, first = unit.iv // blocks, unit.iv % blocks * tall
             with em.loop(first, em.imin(first + tall, rows), hint="row") as row:
                 y = row.iv * self.spec.stride[0] - self.spec.padding[0]
-                self._down(
-                    em, pixels, (channel * height, y, height), em.imin(width, columns - self.spec.padding[1]), line
-                )
+                self._down(em, pixels, (channel * height, y, height), width, line)
                 self._across(em, line, out, channel * rows + row.iv, places)
 
     def _down(self, em: Emitter, x: Value, rows: tuple[Index, Index, Index], width: Index, line: Value) -> None:
-        """Combines the rows of a row of windows, column by column, of the first `width` columns of the image.
+        """Combines the rows of a row of windows, column by column, of an image of `width` columns.
 
         rows: how many rows of x are before the channel, the first one of the windows, and how many the channel has. The
         last vector leaves the columns behind the image as they were.
