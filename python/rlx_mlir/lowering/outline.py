@@ -207,6 +207,8 @@ def _reads_memory(op: ir.AnyOp, value: ir.Value, *, is_splat: bool) -> bool:
         return True
     if is_splat or not op.results:
         return False
+    if _is_of_elements(op):
+        return True
     if op.name in ROW_WISE and _is_row_wise(op.opview):
         return len(shape_of(op.results[0])) > 1
     if op.name in BINARY and is_by_channel(value, op.results[0]):
@@ -330,7 +332,7 @@ def _is_of_elements(op: ir.AnyOp) -> bool:
     if isinstance(op.opview, mir.QuantizeOp | mir.DequantizeOp):
         return op.opview.axis is None
     if op.name not in BROADCASTS:
-        return False
+        return op.name in ("mir.iota", "mir.expand")
     return not _is_row_wise_op(op) or not is_float(ir.RankedTensorType(op.results[0].type).element_type)
 
 
@@ -421,7 +423,7 @@ def _single_class(view: ir.AnyOp) -> str:
         return "gather"
     if isinstance(view, mir.TransposeOp | mir.NarrowOp | mir.SliceOp | mir.ConcatOp | mir.ExpandOp):
         return "move"
-    if view.operation.name in BROADCASTS:
+    if view.operation.name in BROADCASTS or isinstance(view, mir.IotaOp):
         return "broadcast"
     if isinstance(view, mir.CustomOp):
         return OWN
