@@ -7,6 +7,7 @@ Each function raises UnsupportedByTemplate, with the reason, where a kernel isn'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from rlx_mlir import ir
@@ -279,7 +280,7 @@ class _ImageProgramBuilder(_ProgramBuilder):
 
 
 def read_rows(name: str, kernel: ir.AnyOp) -> RowProgram:
-    """A kernel of class rows."""
+    """A kernel of class rows; where there are vectors alone, they are one row."""
     ops, returned = _body(kernel)
     names = {argument: f"a{number}" for number, argument in enumerate(kernel.arguments)}
     roles: dict[ir.Value, set[tuple[str, int | None]]] = {argument: set() for argument in kernel.arguments}
@@ -315,6 +316,8 @@ def read_rows(name: str, kernel: ir.AnyOp) -> RowProgram:
             raise UnsupportedByTemplate(f"{name}: an operand is used in {len(roles[argument])} ways")
         role, width = next(iter(roles[argument]))
         operands.append(Operand(names[argument], memref_of(argument.type), role, width))  # type: ignore[arg-type]
+    if not any(own.role == "row" for own in operands):  # vectors alone are one row
+        operands = [replace(own, role="row") if own.role == "vector" else own for own in operands]
     results = []
     for number, value in enumerate(returned):
         update = updates.get(value)
