@@ -34,7 +34,7 @@ CLASSES = (
 OF_COMPLEX = ("fft",)
 
 #: Those whose templates know integers without sign.
-OF_UNSIGNED = ("gather", "top_k")
+OF_UNSIGNED = ("gather", "top_k", "broadcast")
 
 #: What has only the generic path.
 GENERIC = "generic"

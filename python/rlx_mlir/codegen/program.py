@@ -83,11 +83,25 @@ INTEGER_RULES: Mapping[str, Rule] = {
 }
 
 
-def emit_function(em: Emitter, record: Elementwise, rules: Mapping[str, Rule], *operands: Value) -> Value:
+#: And on integers without sign.
+UNSIGNED_RULES: Mapping[str, Rule] = {
+    **INTEGER_RULES,
+    "max": lambda em, x, y: em.binary("arith.maxui", x, y),
+    "min": lambda em, x, y: em.binary("arith.minui", x, y),
+    "less": lambda em, x, y: em.cmpi("ult", x, y),
+    "quotient": lambda em, x, y: em.binary("arith.divui", x, y),
+    "remainder": lambda em, x, y: em.binary("arith.remui", x, y),
+}
+
+
+def emit_function(
+    em: Emitter, record: Elementwise, rules: Mapping[str, Rule], *operands: Value, element: str = ""
+) -> Value:
     """A function of elements on scalars or vectors, by its formula.
 
     Args:
         rules: the target's own, which cover `RULES` or `INTEGER_RULES`; by the name of a primitive, its own form of it.
+        element: the elements' type where registers have another one: of integers without sign.
     """
 
     def step(op: Op, values: Sequence[Value | float]) -> Value:
@@ -98,7 +112,7 @@ def emit_function(em: Emitter, record: Elementwise, rules: Mapping[str, Rule], *
         return em.op(f"math.{name} {', '.join(own)} : {kind}", kind)
 
     kind = operands[0].type
-    found = record.formula_for(element_of(kind)).run(step, *operands)
+    found = record.formula_for(element or element_of(kind)).run(step, *operands)
     return found if isinstance(found, Value) else em.const(found, kind)
 
 
@@ -153,11 +167,12 @@ ELEMENTWISE = {
 
 
 def emit_elementwise(
-    em: Emitter, op: str, operands: Sequence[Value], type: str, unary: Mapping[str, Unary] = UNARY
+    em: Emitter, op: str, operands: Sequence[Value], type: str, unary: Mapping[str, Unary] = UNARY, element: str = ""
 ) -> Value:
     """One MIR scalar operation on scalars or vectors of `type`; scalar operands of a vector operation are broadcast.
 
-    `unary` are the target's own forms of operations of one operand.
+    `unary` are the target's own forms of operations of one operand. `element` is the elements' type where registers
+    have another one: of integers without sign.
 
     NaN goes through relu, max and min; sigmoid and silu saturate without NaN for every finite x; round is half to even.
     Functions of integers and of conditions are those that take them; `where` takes its condition (i1) first.
@@ -171,11 +186,13 @@ def emit_elementwise(
         return em.select(condition, _shaped(em, on_true, type), _shaped(em, on_false, type))
     shaped = [_shaped(em, operand, type) for operand in operands]
     floating, record = element_of(type).startswith(("f", "bf")), FUNCTIONS.get(op)
-    if not (floating if record is None else record.takes(element_of(type))):
+    element = element or element_of(type)
+    if not (floating if record is None else record.takes(element)):
         raise UnsupportedByTemplate(f"elementwise {op}: there is none of {type}")
     if record is None or (floating and record.arity == 1):
         return unary[op](em, shaped[0])
-    return emit_function(em, record, RULES if floating else INTEGER_RULES, *shaped)
+    rules = RULES if floating else UNSIGNED_RULES if element.startswith("u") else INTEGER_RULES
+    return emit_function(em, record, rules, *shaped, element=element)
 
 
 def _shaped(em: Emitter, x: Value, type: str) -> Value:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import COMPARISONS
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
 from rlx_mlir.codegen.program import ELEMENTWISE
 
 __all__ = [
-    "COMPARISONS",
     "PEAK",
     "REDUCTIONS",
     "ColumnLoop",
@@ -33,7 +33,6 @@ __all__ = [
 
 Role = Literal["row", "vector", "scalar", "periodic", "table", "pos", "tied"]
 FLOATS = ("f32", "f16", "bf16")
-COMPARISONS = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 PEAK = "peak"
 """The maximum of a softmax, which NaN may go through or not: exponentials of NaN make all of its results NaN."""
 

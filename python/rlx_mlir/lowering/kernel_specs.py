@@ -7,6 +7,7 @@ Each function raises UnsupportedByTemplate, with the reason, where a kernel isn'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from rlx_mlir import ir
@@ -279,7 +280,7 @@ class _ImageProgramBuilder(_ProgramBuilder):
 
 
 def read_rows(name: str, kernel: ir.AnyOp) -> RowProgram:
-    """A kernel of class rows."""
+    """A kernel of class rows; where there are vectors alone, they are one row."""
     ops, returned = _body(kernel)
     names = {argument: f"a{number}" for number, argument in enumerate(kernel.arguments)}
     roles: dict[ir.Value, set[tuple[str, int | None]]] = {argument: set() for argument in kernel.arguments}
@@ -315,6 +316,8 @@ def read_rows(name: str, kernel: ir.AnyOp) -> RowProgram:
             raise UnsupportedByTemplate(f"{name}: an operand is used in {len(roles[argument])} ways")
         role, width = next(iter(roles[argument]))
         operands.append(Operand(names[argument], memref_of(argument.type), role, width))  # type: ignore[arg-type]
+    if not any(own.role == "row" for own in operands):  # vectors alone are one row
+        operands = [replace(own, role="row") if own.role == "vector" else own for own in operands]
     results = []
     for number, value in enumerate(returned):
         update = updates.get(value)
@@ -541,25 +544,44 @@ def read_gather(name: str, kernel: ir.AnyOp) -> GatherSpec:
 
 
 def read_broadcast(name: str, kernel: ir.AnyOp) -> BroadcastSpec:
-    """A kernel of class broadcast: element-wise operations, of which the last one's result is the kernel's."""
+    """A kernel of class broadcast: element-wise operations, of which the last one's result is one of the kernel's."""
     ops, returned = _body(kernel)
-    numbers: dict[ir.Value, int | float] = {argument: number for number, argument in enumerate(kernel.arguments)}
-    steps: list[BroadcastStep] = []
-    for op in ops:
-        if op.name == "mir.constant":
-            numbers[op.results[0]] = _constant(op)
-            continue
-        if len(returned) != 1 or (returned[0] == op.results[0]) != (op == ops[-1]):
-            raise UnsupportedByTemplate(f"{name}: expects one result, of the last operation")
-        word = op.name.removeprefix("mir.")
-        kind = python_value(op.attributes["kind"]) if word == "compare" else word
-        reads = tuple(numbers[value] for value in op.operands)
-        numbers[op.results[0]] = len(kernel.arguments) + len(steps)
-        steps.append(BroadcastStep(word, kind, reads, _element(op.results[0])))
-    if any(shape_of(op.results[0]) != shape_of(returned[0]) for op in ops if op.name != "mir.constant"):
+    ops_of_elements = [op for op in ops if op.name != "mir.constant"]
+    if any(shape_of(op.results[0]) != shape_of(returned[-1]) for op in ops_of_elements):
         raise UnsupportedByTemplate(f"{name}: operations of several shapes")
+    numbers: dict[ir.Value, int | float] = {argument: number for number, argument in enumerate(kernel.arguments)}
+    numbers |= {op.results[0]: _constant(op) for op in ops if op.name == "mir.constant"}
+    count = len(kernel.arguments)
+    steps: list[BroadcastStep] = []
+    sizes: list[tuple[int, int, int]] = []
+    for op in ops_of_elements:
+        if op.name in ("mir.quantize", "mir.dequantize"):
+            raise UnsupportedByTemplate(f"{name}: element-wise quantisation has no template")
+        word, result, reads = op.name.removeprefix("mir."), _element(op.results[0]), list(op.operands)
+        if word in ("iota", "expand"):
+            reads = reads[: word == "expand"]
+            sizes += _sizes_of_like(op, numbers, count)
+        word = "copy" if word == "expand" else word
+        kind = python_value(op.attributes["kind"]) if word == "compare" else word
+        axis = python_value(op.attributes["axis"]) if word == "iota" else 0
+        numbers[op.results[0]] = count + len(steps)
+        read = tuple(numbers[value] for value in reads)
+        steps.append(BroadcastStep(word, kind, read, result, rounds=bool(_rounding(op)), axis=axis))
+    given = tuple(int(numbers[value]) - count for value in returned)
+    if min(given) < 0 or len(steps) - 1 not in given:
+        raise UnsupportedByTemplate(f"{name}: expects results of operations, and that of the last one")
     operands = tuple(memref_of(argument.type) for argument in kernel.arguments)
-    return BroadcastSpec(operands, memref_of(returned[0].type), tuple(steps))
+    own = () if given == (len(steps) - 1,) else given
+    return BroadcastSpec(operands, memref_of(returned[-1].type), tuple(steps), own, tuple(sizes))
+
+
+def _sizes_of_like(op: ir.AnyOp, numbers: Mapping[ir.Value, int | float], count: int) -> list[tuple[int, int, int]]:
+    """The dimensions of an operation's result that are as long as those of one of `count` operands of the kernel."""
+    like, dims = op.opview.like, python_value(op.opview.like_dims) if op.opview.like is not None else []
+    operand = numbers.get(like) if like is not None else None
+    if not isinstance(operand, int) or operand >= count:
+        return []
+    return [(axis, operand, own) for axis, own in enumerate(dims) if own >= 0]
 
 
 def read_conv2d(name: str, kernel: ir.AnyOp) -> Conv2dSpec:

@@ -39,7 +39,6 @@ from rlx_mlir.mir.control import REGIONS
 from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.fft import radices
 from rlx_mlir.mir.packed import packing
-from rlx_mlir.mir.scalars import is_float
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations, report_into
 from rlx_mlir.semantics.dims import Dims, propagate
 from rlx_mlir.semantics.function import is_parameter, symbols_in, viewed
@@ -207,6 +206,8 @@ def _reads_memory(op: ir.AnyOp, value: ir.Value, *, is_splat: bool) -> bool:
         return True
     if is_splat or not op.results:
         return False
+    if _is_of_elements(op):
+        return True
     if op.name in ROW_WISE and _is_row_wise(op.opview):
         return len(shape_of(op.results[0])) > 1
     if op.name in BINARY and is_by_channel(value, op.results[0]):
@@ -313,11 +314,11 @@ def _is_row_wise_op(op: ir.AnyOp) -> bool:
 def _is_of_row_numbers(op: ir.AnyOp) -> bool:
     """Whether the operation gives or takes one float for each row, as templates for CPUs can beside whole rows."""
     shape = shape_of(op.results[0]) if len(op.results) else []
-    if not is_float(ir.RankedTensorType(op.results[0].type).element_type) or not shape:
+    if not shape or not _is_float_of_rows(op):
         return False
     if op.name in BINARY:
         known = (shape, shape[-1:], [*shape[:-1], 1])
-        return shape[-1] >= 0 and all(shape_of(v) in known or _one(v) for v in op.operands)
+        return len(shape) > 1 and shape[-1] >= 0 and all(shape_of(v) in known or _one(v) for v in op.operands)
     if op.name != "mir.reduce" or "keep_dims" not in op.attributes:
         return False
     own = shape_of(op.operands[0])
@@ -326,12 +327,18 @@ def _is_of_row_numbers(op: ir.AnyOp) -> bool:
 
 
 def _is_of_elements(op: ir.AnyOp) -> bool:
-    """Whether the operation joins others by the shape of its elements: templates for rows have floats alone."""
+    """Whether the operation joins others by the shape of its elements: templates for rows have some floats alone, and
+    one thread for each row, which a vector is one of."""
     if isinstance(op.opview, mir.QuantizeOp | mir.DequantizeOp):
         return op.opview.axis is None
     if op.name not in BROADCASTS:
-        return False
-    return not _is_row_wise_op(op) or not is_float(ir.RankedTensorType(op.results[0].type).element_type)
+        return op.name in ("mir.iota", "mir.expand")
+    return not _is_row_wise_op(op) or not _is_float_of_rows(op) or len(shape_of(op.results[0])) == 1
+
+
+def _is_float_of_rows(op: ir.AnyOp) -> bool:
+    """Whether the result's elements are of a type that templates for rows compute."""
+    return str(ir.RankedTensorType(op.results[0].type).element_type) in ("f32", "f16", "bf16")
 
 
 def _continues(op: ir.AnyOp, group: Group, dims: dict[ir.Value, Dims]) -> bool:
@@ -421,7 +428,7 @@ def _single_class(view: ir.AnyOp) -> str:
         return "gather"
     if isinstance(view, mir.TransposeOp | mir.NarrowOp | mir.SliceOp | mir.ConcatOp | mir.ExpandOp):
         return "move"
-    if view.operation.name in BROADCASTS:
+    if view.operation.name in BROADCASTS or isinstance(view, mir.IotaOp):
         return "broadcast"
     if isinstance(view, mir.CustomOp):
         return OWN

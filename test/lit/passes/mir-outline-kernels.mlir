@@ -242,11 +242,10 @@ func.func @no_tie(%n: tensor<1x2x8xf32>, %c: tensor<1x64x8xf32>, %d: tensor<1x64
 //  CHECK-SAME:   (%[[X:.+]]: tensor<2x8xf32>, %[[B:.+]]: tensor<i1>)
 //   CHECK-DAG:   %[[Y:.+]] = call @silu_0(%[[X]])
 //   CHECK-DAG:   %[[Z:.+]] = call @concat_0(%[[X]])
-//   CHECK-DAG:   %[[C:.+]] = call @expand_{{[01]}}() : () -> tensor<f32>
-//   CHECK-DAG:   %[[E:.+]] = call @expand_{{[01]}}(%[[B]]) : (tensor<i1>) -> tensor<i1>
+//   CHECK-DAG:   %[[C:.+]]:2 = call @expand_0(%[[B]]) : (tensor<i1>) -> (tensor<f32>, tensor<i1>)
 //   CHECK-DAG:   %[[R:.+]] = mir.reshape %[[Y]] to [16]
 //   CHECK-DAG:   %[[S:.+]] = call @concat_{{[0-9]}}(%[[R]])
-//       CHECK:   return %[[Y]], %[[Z]], %[[C]], %[[E]], %[[S]]
+//       CHECK:   return %[[Y]], %[[Z]], %[[C]]#0, %[[C]]#1, %[[S]]
 func.func @copies(%x: tensor<2x8xf32>, %b: tensor<i1>) -> (tensor<2x8xf32>, tensor<2x8xf32>, tensor<f32>, tensor<i1>, tensor<16xf32>) {
   %c = mir.constant dense<1.0> : tensor<f32>
   %y = mir.silu %x : tensor<2x8xf32>

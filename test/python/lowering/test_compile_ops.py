@@ -79,9 +79,9 @@ def case(
         SLOW.add(name)
 
 
-def rows_or_generic(dtype: str) -> set[str]:
-    """Which kernels of rows there are for an element type."""
-    return GENERIC if dtype == "f64" else {"rows"}
+def of_rows(dtype: str, otherwise: str) -> set[str]:
+    """Which template kernels of rows have for an element type, and which others have."""
+    return {otherwise} if dtype == "f64" else {"rows"}
 
 
 # -- element by element ----------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ for _dtype in FLOATS:
         f"unary {_dtype}",
         partial(unary, dtype=_dtype, widths=_widths),
         every(a=[0, 1, 2], b=[1, 3]),
-        rows_or_generic(_dtype),
+        of_rows(_dtype, "broadcast"),
         tolerance=4e-3 if _dtype == "f16" else None,
         slow=_dtype == "f16",
     )
@@ -129,7 +129,7 @@ for _dtype in FLOATS:
         f"binary {_dtype}",
         partial(binary, dtype=_dtype, kinds=BINARY, widths=_widths[-2:], make=positive),
         every(a=[0, 1, 3]),
-        rows_or_generic(_dtype),
+        of_rows(_dtype, "broadcast"),
         slow=_dtype in ("bf16", "f64"),
     )
 for _dtype in ("i8", "i32", "i64"):
@@ -137,7 +137,7 @@ for _dtype in ("i8", "i32", "i64"):
         f"binary {_dtype}",
         partial(binary, dtype=_dtype, kinds=tuple(of_arity(2, _dtype)), widths=(5,), make=integers(-100, 100)),
         every(a=[0, 1, 3]),
-        GENERIC,
+        {"broadcast"},
         slow=_dtype == "i32",
     )
 case("broadcasts", broadcasts, every(a=[0, 1, 2], b=[0, 1, 3]))
@@ -150,7 +150,7 @@ def logic(p: Program) -> None:
     p.output(any_row=inside.any(1), all_rows=(inside | some).all(0), any=inside.any(), kept_all=some.all(0, True))
 
 
-case("logic", logic, every(a=[0, 1, 3]), GENERIC)
+case("logic", logic, every(a=[0, 1, 3]), {"broadcast", *GENERIC})
 
 
 def comparisons(p: Program, dtype: str) -> None:
@@ -313,7 +313,7 @@ for _dtype in FLOATS:
         f"norms {_dtype}",
         partial(norms, dtype=_dtype, widths=_widths),
         every(a=[0, 1, 3], b=[0, 2]),
-        rows_or_generic(_dtype),
+        of_rows(_dtype, "generic"),
         tolerance={"f16": 8e-3, "bf16": 3e-2}.get(_dtype),
         slow=_dtype in ("f16", "f64"),
     )

@@ -167,6 +167,13 @@ def test_a_llama_is_made_of_blocks(name: str) -> None:
     assert str(raised).count("masked causal") == 2
 
 
+@pytest.mark.parametrize("name", ["llama-sdpa", "llama-eager", "qwen2-sdpa"])
+def test_every_kernel_of_a_llama_has_a_template(name: str) -> None:
+    program = rlx.from_torch(made(name), (), arguments("ids", 2, 7), dynamic_shapes=shapes("ids"))
+    templates = program.compile(threads=1).executable.artifact.templates
+    assert not {kernel: why for kernel, why in templates.items() if why.startswith("generic")}
+
+
 def test_training_isnt_exported() -> None:
     model = transformers.BertModel(transformers.BertConfig(**TEXT, attn_implementation="eager")).train()
     with pytest.raises(UnsupportedError, match="operations of PyTorch that aren't supported"):

@@ -59,6 +59,7 @@ MODULES = (
     "grouped",
     "grouped_panels",
     "transpose",
+    "broadcast",
     "top_k",
     "gather",
     "call",

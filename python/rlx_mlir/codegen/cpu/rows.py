@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rlx_mlir.codegen.conversions import COMPARISONS
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.row_graph import (
-    COMPARISONS,
     PEAK,
     REDUCTIONS,
     ColumnLoop,

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.axes import Axis, joined_axes
+from rlx_mlir.codegen.conversions import HALVES, compare, convert
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
-from rlx_mlir.codegen.gpu.conversions import HALVES, convert
 from rlx_mlir.codegen.gpu.copies import product
 from rlx_mlir.codegen.gpu.emit import BITS, FLOAT8, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import elementwise
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.program import emit_elementwise
-from rlx_mlir.codegen.row_graph import COMPARISONS
 from rlx_mlir.codegen.specs import BroadcastSpec, BroadcastStep
 
 __all__ = ["emit_broadcast"]
@@ -32,31 +31,26 @@ _WIDENED = ("f32", *HALVES)
 _PLAIN = ("cast", "add", "sub", "mul", "div", "max", "min", "neg", "abs", "where")
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """Elements along an axis; of each operand, how far apart neighbours are: 0 where it repeats."""
-
-    size: Index
-    steps: tuple[Index, ...]
-
-
 def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
     """The kernel of a `BroadcastSpec`.
 
     Args:
         constants: numbers of the kernel's operands that are parameters of the model.
 
-    Raises UnsupportedByTemplate for functions of f64 that aren't instructions, and arithmetic on floats of 8 bits.
+    Raises UnsupportedByTemplate for functions of f64 that aren't instructions, arithmetic on floats of 8 bits,
+    positions, and several results.
     """
+    if len(spec.results) > 1:
+        raise UnsupportedByTemplate(f"{name}: element-wise operations with several results have no schedule")
     for step in spec.steps:
         _check(name, step, spec)
     operands = [(f"arg{i}", type) for i, type in enumerate(spec.operands)]
     em = DeviceEmitter(chip)
 
-    def body(buffers: list[Value], axes: list[_Axis], lanes: int) -> None:
+    def body(buffers: list[Value], axes: list[Axis], lanes: int) -> None:
         _Body(em, spec, buffers[:-1], buffers[-1], axes, lanes).run()
 
-    def grid(host: HostEmitter, axes: list[_Axis], lanes: int) -> Index:
+    def grid(host: HostEmitter, axes: list[Axis], lanes: int) -> Index:
         return host.iceildiv(product([axis.size for axis in axes]) // lanes, THREADS)
 
     return write_sized_kernel(
@@ -65,7 +59,7 @@ def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: frozens
         "broadcast",
         operands,
         [("out", spec.result)],
-        lambda host, buffers: _axes(host, spec, buffers[:-1]),
+        lambda host, buffers: joined_axes(host, spec, buffers[:-1]),
         body,
         grid,
         threads=THREADS,
@@ -80,39 +74,14 @@ def _check(name: str, step: BroadcastStep, spec: BroadcastSpec) -> None:
     """Raises UnsupportedByTemplate where the code of a step would mean something else."""
     types = [element_of(type) for type in spec.operands] + [own.result for own in spec.steps]
     read = [types[at] for at in step.reads if isinstance(at, int)]
+    if step.op == "iota":
+        raise UnsupportedByTemplate(f"{name}: positions have no schedule")
     if step.op not in ("cast", "where") and any(type in FLOAT8 for type in (*read, step.result)):
         raise UnsupportedByTemplate(f"{name}: {step.op} of floats of 8 bits has no schedule")
     if step.result == "f64" and step.op not in _PLAIN:
         raise UnsupportedByTemplate(f"{name}: {step.op} of f64 has no schedule")
     if any(type not in BITS for type in (*read, step.result)):
         raise UnsupportedByTemplate(f"{name}: elements of {', '.join(read)} have no schedule")
-
-
-def _axes(em: HostEmitter, spec: BroadcastSpec, buffers: Sequence[Value]) -> list[_Axis]:
-    """The axes of the result, outermost first; at least one."""
-    shape = shape_of(spec.result)
-    distances: list[Index] = [1] * len(buffers)
-    found: list[tuple[tuple[bool, ...], Index, tuple[Index, ...]]] = []  # which operands go along, size, distances
-    for axis in reversed(range(len(shape))):
-        declared = shape[axis]
-        size: Index = 1 if declared is None else declared
-        along = []
-        for value in buffers:
-            own = axis - len(shape) + len(shape_of(value.type))
-            goes = own >= 0 and shape_of(value.type)[own] != 1
-            along.append(goes)
-            if goes and declared is None:
-                size = em.dim(value, own)
-        steps = tuple(distance if goes else 0 for distance, goes in zip(distances, along, strict=True))
-        distances = [d * size if goes else d for d, goes in zip(distances, along, strict=True)]
-        if not any(along) and isinstance(size, int) and size == 1:
-            continue
-        if found and found[-1][0] == tuple(along):
-            kind, before, inner = found.pop()
-            found.append((kind, size * before, inner))
-        else:
-            found.append((tuple(along), size, steps))
-    return [_Axis(size, steps) for _, size, steps in reversed(found)] or [_Axis(1, (0,) * len(buffers))]
 
 
 def _vectors(spec: BroadcastSpec, size: Index) -> tuple[int, ...]:
@@ -132,7 +101,7 @@ class _Body:
         spec: BroadcastSpec,
         operands: Sequence[Value],
         out: Value,
-        axes: Sequence[_Axis],
+        axes: Sequence[Axis],
         lanes: int,
     ) -> None:
         self.em, self.spec, self.operands, self.out, self.axes, self.lanes = em, spec, operands, out, axes, lanes
@@ -184,11 +153,9 @@ class _Body:
         kind = "f32" if known in _WIDENED else known
         own = [values[at][lane] if isinstance(at, int) else em.const(at, kind) for at in step.reads]
         if step.op == "compare":
-            if kind.startswith("f"):
-                return em.cmpf(COMPARISONS[step.word], *own)
-            return em.cmpi(step.word if step.word in ("eq", "ne") else f"s{step.word}", *own)
+            return compare(em, step.word, own[0], own[1], known)
         if step.op == "cast":
-            return convert(em, own[0], known, step.result)
+            return convert(em, own[0], known, step.result, em)
         if step.op == "where":
             return em.select(own[0], own[1], own[2])
         if kind == "f32":

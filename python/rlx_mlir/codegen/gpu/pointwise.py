@@ -15,7 +15,7 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Parameter, Value, element_of, pointer, vec
 from rlx_mlir.codegen.gpu.epilogue import elementwise
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
-from rlx_mlir.codegen.row_graph import COMPARISONS, PEAK, Graph, Node, RowProgram, split_rows
+from rlx_mlir.codegen.row_graph import PEAK, Graph, Node, RowProgram, split_rows
 
 __all__ = ["PointwiseConfig", "emit_pointwise"]
 

@@ -355,26 +355,42 @@ class BroadcastStep:
     """One operation on elements: `word` is its MIR name, or a comparison's kind; `result` the type of what it makes.
 
     reads: earlier values, those of operands first; a float stands for a constant.
+    rounds: whether steps read what it makes rounded to the type, where that is f16 or bf16; results always are.
+    axis: of `iota`, the dimension whose positions it makes.
     """
 
     op: str
     word: str
     reads: tuple[int | float, ...]
     result: str
+    rounds: bool = True
+    axis: int = 0
 
 
 @dataclass(frozen=True)
 class BroadcastSpec:
-    """Element-wise operations on operands that broadcast as numpy's: result = the last step.
+    """Element-wise operations on operands that broadcast as numpy's; the last step's value is a result.
 
     Attributes:
-        operands, result: types of the buffers.
+        operands: types of the buffers; those that no step reads give sizes.
+        result: type of the last step's buffer, whose shape all steps have.
         steps: in order.
+        returned: the steps whose values are the kernel's results, in their order; the last one alone where empty.
+        sizes: of dimensions that no operand has which is read: (dimension, operand, that operand's dimension).
     """
 
     operands: tuple[str, ...]
     result: str
     steps: tuple[BroadcastStep, ...]
+    returned: tuple[int, ...] = ()
+    sizes: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def results(self) -> tuple[tuple[int, str], ...]:
+        """The steps whose values are results, with the types of their buffers."""
+        shape = shape_of(self.result)
+        returned = self.returned or (len(self.steps) - 1,)
+        return tuple((step, memref(shape, self.steps[step].result)) for step in returned)
 
 
 @dataclass(frozen=True)

@@ -159,19 +159,13 @@ def _gemm_portable(request: Request) -> DeviceKernel:
 
 
 def _read_rows(name: str, kernel: ir.AnyOp) -> RowProgram | BroadcastSpec:
-    """A kernel of class rows; where there are vectors alone, they are one row.
-
-    What is element-wise, but of types that rows don't have, is read as a kernel of class broadcast.
-    """
+    """A kernel of class rows; what is element-wise, but of types that rows don't have, is read as one of class
+    broadcast."""
     ops = [op for op in operations(kernel) if op.name.startswith("mir.") and op.name != "mir.constant"]
     values = [value for op in ops for value in (*op.operands, *op.results)]
     if {op.name for op in ops} <= BROADCASTS and any(_element(value) not in _ROW_TYPES for value in values):
         return read_broadcast(name, kernel)
-    program = read_rows(name, kernel)
-    if any(own.role == "row" for own in program.operands):
-        return program
-    operands = tuple(replace(own, role="row") if own.role == "vector" else own for own in program.operands)
-    return replace(program, operands=operands)
+    return read_rows(name, kernel)
 
 
 def _element(value: ir.Value) -> str:
