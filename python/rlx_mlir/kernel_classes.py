@@ -12,6 +12,7 @@ CLASSES = (
     "cache",
     "quantize",
     "recurrence",
+    "state_space",
     "conv",
     "top_k",
     "sample",

@@ -79,7 +79,7 @@ def _built(own: LossGraph, graph: GraphModule) -> GraphModule:
     x = embedded(graph, config, params, tokens)
     for number in range(config.layers):
         local = config.is_local(number)
-        cos, sin = tables[local]
+        cos, sin = tables.get(local, (None, None))
         x = Layer(graph, config, number, params, cos, sin, adapters=adapters, seen=seen.get(local)).sequence(x)
     rows = batch * length
     parts = _parts(rows, config.vocab)

@@ -2,8 +2,8 @@
 """The reader of JSON that a stranger sent: every file of a model's folder, and headers of safetensors.
 
 Stricter than Python's: UTF-8 without a byte order mark, no key twice (two readers would see two models), no NaN and
-Infinity (which aren't JSON), no halves of surrogate pairs; and bounded: bytes, nesting and digits have budgets. Every
-error names the file and, where there is one, the byte.
+Infinity (which aren't JSON, but that configurations may have the latter), no halves of surrogate pairs; and bounded:
+bytes, nesting and digits have budgets. Every error names the file and, where there is one, the byte.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -38,16 +38,16 @@ def read_json(path: Name, *, error: Error = ModelFileError) -> Json:
     return parse_json(read_bytes(path, error=error), path, error=error)
 
 
-def read_object(path: Name, *, error: Error = ModelFileError) -> dict[str, Json]:
-    """As `read_json`, of a file that holds one object."""
-    value = read_json(path, error=error)
+def read_object(path: Name, *, error: Error = ModelFileError, infinity: bool = False) -> dict[str, Json]:
+    """As `read_json`, of a file that holds one object; in which Infinity is a number, where that is said."""
+    value = parse_json(read_bytes(path, error=error), path, error=error, infinity=infinity)
     if not isinstance(value, dict):
         raise error(f"the file must hold a JSON object, but holds {shortened(value)}", path=path)
     return value
 
 
-def parse_json(content: bytes, path: Name | None, *, error: Error = ModelFileError) -> Json:
-    """The value of JSON in bytes; `path` is where they are from. As `read_json`."""
+def parse_json(content: bytes, path: Name | None, *, error: Error = ModelFileError, infinity: bool = False) -> Json:
+    """The value of JSON in bytes; `path` is where they are from, `infinity` as of `read_object`. As `read_json`."""
     what = "the JSON" if path is None else str(path)
     budgets.check("json_bytes", len(content), what)
     budgets.check("nesting", nesting(content), what)
@@ -56,7 +56,7 @@ def parse_json(content: bytes, path: Name | None, *, error: Error = ModelFileErr
     text = decode(content, path, error=error)
 
     with foreign_errors(what, partial(_wrapped, error, path)):
-        return _parsed(text, what, path, error)
+        return _parsed(text, what, path, error, infinity)
 
 
 class Document:
@@ -75,7 +75,7 @@ class Document:
         self.path = path
         if content is None and not is_there(path):
             raise ModelFileError(f"the file is missing; {what} is a folder that has it", path=path)
-        self.content: dict[str, Json] = read_object(path) if content is None else content
+        self.content: dict[str, Json] = read_object(path, infinity=True) if content is None else content
 
     def fail(self, key: str, rule: str, value: object) -> ModelFileError:
         return ModelFileError(f"'{key}' must be {rule}, but is {shortened(value)}", path=self.path)
@@ -120,7 +120,7 @@ def _wrapped(error: Error, path: Name | None, message: str) -> RlxError:
     return error(message.removeprefix(f"{path}: "), path=path)
 
 
-def _parsed(text: str, what: str, path: Name | None, error: Error) -> Json:
+def _parsed(text: str, what: str, path: Name | None, error: Error, infinity: bool) -> Json:
     """The value of JSON without a byte order mark whose nesting is checked."""
 
     def number(word: str) -> int:
@@ -130,7 +130,9 @@ def _parsed(text: str, what: str, path: Name | None, error: Error) -> Json:
         except ValueError:  # the interpreter has a limit too
             raise budgets.exceeded("digits", what, len(word)) from None
 
-    def constant(word: str) -> NoReturn:
+    def constant(word: str) -> float:
+        if infinity and word == "Infinity":
+            return math.inf
         raise error(f"{word} isn't JSON: numbers are finite", path=path)
 
     def fields(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

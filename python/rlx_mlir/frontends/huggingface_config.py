@@ -28,6 +28,7 @@ from ..errors import UnsupportedError, nearest, shortened
 from .documents import Document
 from .huggingface_families import FAMILIES, NUMBERS, REFUSED, Family
 from .huggingface_float8 import METHODS, Float8
+from .huggingface_scan import step_limits
 
 CONFIG = "config.json"
 Floats = npt.NDArray[np.float32]
@@ -84,12 +85,16 @@ def read_config(folder: Path) -> FolderConfig:
             f"{document.path}: 'model_type' {shortened(kind)} is not supported, known are {', '.join(FAMILIES)}"
             + (f"; the nearest is {close}" if close else "")
         )
+    if family.with_scans is not None and _names_scans(document):
+        family = family.with_scans
     found = document.refused(_refused(document, family))
     float8 = Float8.of(document)
     if family.part:
         document = _part(document, family)
         found += document.refused(_refused(document, family))
         float8 = float8 or Float8.of(document)
+    if family.scans == "single":
+        document = _with_layers(document)
     reader = _Reader(document, family)
     word = reader.value(family.activation) or family.activations[0]
     if word not in family.activations:
@@ -103,6 +108,24 @@ def read_config(folder: Path) -> FolderConfig:
     metadata |= {f"{family.architecture}.{key}": value for key, value in values.items()}
     ahead = reader.count(family.ahead) if family.ahead else 0
     return FolderConfig(family, metadata, rope.factors, reader.flag("tie_word_embeddings"), document, ahead, float8)
+
+
+def _with_layers(document: Document) -> Document:
+    """That of layers which are each one thing, with these as `layer_types`, whichever way they are written."""
+    content = document.content
+    kinds = content.get("layer_types") or content.get("layers_block_type")
+    pattern = content.get("hybrid_override_pattern")
+    if kinds is None and isinstance(pattern, str):
+        kinds = [_LETTERS.get(letter, letter) for letter in pattern]
+    if not isinstance(kinds, list) or not kinds:
+        raise document.fail("layers_block_type", "a list of what layers are", kinds)
+    return Document(document.path, "", {**content, "layer_types": kinds, "num_hidden_layers": len(kinds)})
+
+
+def _names_scans(document: Document) -> bool:
+    """Whether some layers have a selective scan."""
+    kinds = document.content.get("layer_types", document.content.get("layers_block_type"))
+    return isinstance(kinds, list) and any(kind in _SCANNING for kind in kinds)
 
 
 def _refused(document: Document, family: Family) -> dict[str, tuple[object, ...]]:
@@ -121,6 +144,12 @@ def _part(document: Document, family: Family) -> Document:
         if own.get(key) is None and key in document.content:
             own[key] = document.content[key]
     return Document(document.path, "", own)
+
+
+#: What layers are called that have a scan, attention, or a network alone.
+_SCANNING, _ATTENDING, _NETWORKS = ("mamba", "linear_attention"), ("attention", "full_attention"), ("mlp",)
+#: What the letters of a pattern of layers stand for.
+_LETTERS = {"M": "linear_attention", "*": "full_attention", "-": "mlp"}
 
 
 @dataclass(frozen=True)
@@ -186,6 +215,8 @@ class _Reader:
             values |= self._deltas(values["block_count"])
         if self.family.convs:
             values |= self._convs(values)
+        if self.family.scans:
+            values |= self._scans(values)
         if self.family.name == "minicpm":
             values |= self._scales(values["block_count"], hidden)
         if self.family.only_attention:
@@ -217,6 +248,71 @@ class _Reader:
         heads = np.where(convs, 0, sizes["attention.head_count_kv"]).astype(np.int32)
         taps = self.document.integer("conv_L_cache", default=self._default("conv_L_cache"))
         return {"attention.head_count_kv": heads, "feed_forward_length": width, "shortconv.l_cache": taps}
+
+    def _scans(self, sizes: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+        """The layers with selective scans, and their sizes."""
+        family, document, keys = self.family, self.document, self.family.scan
+        heads, groups, numbers, taps = (
+            document.integer(keys[word], default=self._default(keys[word]))
+            for word in ("heads", "groups", "numbers", "taps")
+        )
+        size = document.content.get(keys["size"])
+        if size in (None, "auto") and self._default(keys["size"]) is None:
+            inner = document.content.get(keys.get("inner", "")) or sizes["embedding_length"] * self._expansion()
+            size = inner // heads
+        else:
+            size = document.integer(keys["size"], default=self._default(keys["size"]))
+        values: dict[str, MetadataValue] = {
+            "ssm.conv_kernel": taps,
+            "ssm.state_size": numbers,
+            "ssm.group_count": groups,
+            "ssm.time_step_rank": heads,
+            "ssm.inner_size": heads * size,
+            **step_limits(document),
+        }
+        if family.scans == "all":
+            values |= {"attention.head_count": 0, "feed_forward_length": 0}
+        if family.scans == "beside":
+            values["logit_scale"] = 1.0 / sizes["logit_scale"]
+            if self.flag("mamba_rms_norm") and self.value("mamba_norm_before_gate") is not False:
+                raise UnsupportedError(
+                    f"{document.path}: with 'mamba_rms_norm', 'mamba_norm_before_gate' must be false: norms before "
+                    "gates aren't supported"
+                )
+        if family.scans == "instead":
+            values |= self._attention_instead(sizes)
+        if family.scans == "single":
+            values |= self._single_kinds(sizes)
+        return values
+
+    def _expansion(self) -> int:
+        return self.document.integer("mamba_expand", default=2)
+
+    def _attention_instead(self, sizes: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+        """Which layers have attention, whether these rotate, and how wide networks are."""
+        known = {kind: kind in _ATTENDING for kind in (*_SCANNING, *_ATTENDING)}
+        attends = self._kinds(sizes["block_count"], known)
+        shared = self.document.integer("shared_intermediate_size", default=self._default("shared_intermediate_size"))
+        values: dict[str, MetadataValue] = {
+            "attention.head_count_kv": np.where(attends, sizes["attention.head_count_kv"], 0).astype(np.int32),
+            "rope.scaling.finetuned": self.value("position_embedding_type") == "rope",
+        }
+        experts = self.count("num_local_experts")
+        if not experts:
+            return {**values, "feed_forward_length": shared}
+        own = {"expert_count": experts, "expert_used_count": self.document.integer("num_experts_per_tok", default=2)}
+        return {**values, **own, "expert_shared_feed_forward_length": shared}
+
+    def _single_kinds(self, sizes: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+        """What each layer is: a scan, attention, or a network."""
+        attends, networks = (
+            self._kinds(sizes["block_count"], {kind: kind in own for kind in (*_SCANNING, *_ATTENDING, *_NETWORKS)})
+            for own in (_ATTENDING, _NETWORKS)
+        )
+        return {
+            "attention.head_count_kv": np.where(attends, sizes["attention.head_count_kv"], 0).astype(np.int32),
+            "feed_forward_length": np.where(networks, sizes["feed_forward_length"], 0).astype(np.int32),
+        }
 
     def _scales(self, layers: int, hidden: int) -> dict[str, MetadataValue]:
         """What MiniCPM multiplies rows of the table and what layers add by, and divides logits by."""

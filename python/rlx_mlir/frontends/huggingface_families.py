@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from . import huggingface_delta
+from . import huggingface_delta, huggingface_scan
 
 NUMBERS: Mapping[str, str] = {
     "hidden_size": "embedding_length",
@@ -47,6 +47,9 @@ OUTSIDE: Mapping[str, str] = {
     "model.norm.weight": "output_norm.weight",
     "model.norm.bias": "output_norm.bias",
     "model.embedding_norm.weight": "token_embd_norm.weight",
+    "model.embeddings.weight": "token_embd.weight",
+    "model.norm_f.weight": "output_norm.weight",
+    "model.final_layernorm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
 }
 """Tensors outside of the layers."""
@@ -131,6 +134,10 @@ class Family:
         grouped: of such layers, files have heads in the order of folders, see `huggingface_delta`.
         convs: layers have a short convolution in place of attention where `layer_types` says so, or but for some
             (`full_attn_idxs`), and networks may be narrower than `intermediate_size` says.
+        scans: which layers have a selective scan, as of `Architecture.scans`; empty for none.
+        scan: by the words of `huggingface_config.SCAN`, the keys that say of what sizes; None for what follows from the
+            others.
+        with_scans: the family of folders of this name whose `layer_types` name layers with scans.
         part: the entry of `config.json` that describes the language model, where that is one part of several, of which
             the others are for what isn't text, and aren't read; empty where it is the whole.
     """
@@ -158,6 +165,9 @@ class Family:
     delta: bool = False
     grouped: bool = False
     convs: bool = False
+    scans: str = ""
+    scan: Mapping[str, str] = field(default_factory=dict)
+    with_scans: Family | None = None
     part: str = ""
 
 
@@ -326,6 +336,143 @@ _GRANITE = Family(
     numbers=_GRANITE_SCALES,
     defaults=dict.fromkeys(_GRANITE_SCALES, 1.0),
     refused=_NO_BIASES,
+)
+
+_SCAN_KEYS = {
+    "heads": "mamba_n_heads",
+    "size": "mamba_d_head",
+    "groups": "mamba_n_groups",
+    "numbers": "mamba_d_state",
+    "taps": "mamba_d_conv",
+}
+_NO_SCAN_BIASES: Mapping[str, tuple[object, ...]] = {"mamba_proj_bias": (None, False)}
+_GRANITE_HYBRID = replace(
+    _GRANITE,
+    name="granitemoehybrid",
+    architecture="granitehybrid",
+    layer={
+        **_ATTENTION,
+        "shared_mlp.input_linear": "ffn_gate_up",
+        "shared_mlp.output_linear": "ffn_down",
+        "block_sparse_moe.router.layer": "ffn_gate_inp",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+        **huggingface_scan.layer_names("mamba"),
+    },
+    numbers=_GRANITE_SCALES,
+    defaults={
+        **_GRANITE.defaults,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "shared_intermediate_size": 1024,
+        "mamba_n_heads": 128,
+        "mamba_n_groups": 1,
+        "mamba_d_state": 256,
+        "mamba_d_conv": 4,
+    },
+    refused={**_NO_BIASES, **_NO_SCAN_BIASES, "position_embedding_type": (None, "rope", "nope")},
+    bare=huggingface_scan.bare_names("mamba"),
+    split_experts=True,
+    scans="instead",
+    scan=_SCAN_KEYS,
+)
+_MAMBA2 = Family(
+    "mamba2",
+    "mamba2",
+    {"norm": "attn_norm", **huggingface_scan.layer_names("mixer")},
+    numbers={"layer_norm_epsilon": "attention.layer_norm_rms_epsilon"},
+    defaults={
+        "layer_norm_epsilon": 1e-5,
+        "num_heads": 128,
+        "head_dim": 64,
+        "n_groups": 8,
+        "state_size": 128,
+        "conv_kernel": 4,
+        "max_position_embeddings": 1 << 20,  # there is no limit
+        "num_attention_heads": 1,
+        "intermediate_size": 1,
+    },
+    refused={"use_bias": (None, False)},
+    bare=huggingface_scan.bare_names("mixer"),
+    scans="all",
+    scan={
+        "heads": "num_heads",
+        "size": "head_dim",
+        "groups": "n_groups",
+        "numbers": "state_size",
+        "taps": "conv_kernel",
+    },
+)
+_FALCON_H1 = Family(
+    "falcon_h1",
+    "falcon-h1",
+    {
+        **_ATTENTION,
+        **{f"feed_forward.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")},
+        "input_layernorm": "attn_norm",
+        "pre_ff_layernorm": "ffn_norm",
+        **huggingface_scan.layer_names("mamba"),
+    },
+    numbers={"embedding_multiplier": "embedding_scale", "lm_head_multiplier": "logit_scale"},
+    defaults={
+        "embedding_multiplier": 1.0,
+        "lm_head_multiplier": 1.0,
+        "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 8192,
+        "mamba_n_heads": 128,
+        "mamba_n_groups": 1,
+        "mamba_d_state": 256,
+        "mamba_d_conv": 4,
+        "mamba_d_ssm": 1024,
+    },
+    refused={**_NO_BIASES, **_NO_SCAN_BIASES, "projectors_bias": (None, False)},
+    bare=huggingface_scan.bare_names("mamba"),
+    scans="beside",
+    scan={**_SCAN_KEYS, "inner": "mamba_d_ssm"},
+)
+_NEMOTRON_H = Family(
+    "nemotron_h",
+    "nemotron_h",
+    {
+        "norm": "attn_norm",
+        **huggingface_scan.layer_names("mixer"),
+        **{f"mixer.{word}_proj": f"attn_{word}" for word in "qkv"},
+        "mixer.o_proj": "attn_output",
+        **{f"mixer.{word}_proj": f"ffn_{word}" for word in ("up", "down")},
+    },
+    numbers={"layer_norm_epsilon": "attention.layer_norm_rms_epsilon"},
+    defaults={
+        "layer_norm_epsilon": 1e-5,
+        "num_key_value_heads": 8,
+        "num_attention_heads": 32,
+        "head_dim": 128,
+        "max_position_embeddings": 4096,
+        "mlp_hidden_act": "relu2",
+        "mamba_num_heads": 128,
+        "mamba_head_dim": 64,
+        "n_groups": 8,
+        "ssm_state_size": 128,
+        "conv_kernel": 4,
+    },
+    activation="mlp_hidden_act",
+    activations=("relu2",),
+    refused={
+        **_NO_BIASES,
+        **_NO_SCAN_BIASES,
+        "use_bias": (None, False),
+        "mamba_hidden_act": (None, "silu"),
+        "sliding_window": (None,),
+    },
+    bare=huggingface_scan.bare_names("mixer"),
+    scans="single",
+    scan={
+        "heads": "mamba_num_heads",
+        "size": "mamba_head_dim",
+        "groups": "n_groups",
+        "numbers": "ssm_state_size",
+        "taps": "conv_kernel",
+    },
 )
 
 _COHERE2 = Family(
@@ -592,7 +739,11 @@ FAMILIES: dict[str, Family] = {
             defaults={**_GRANITE.defaults, "num_local_experts": 8, "shared_intermediate_size": 1024},
             refused={**_NO_BIASES, "position_embedding_type": ("rope",), "num_local_experts": (0,)},
             only_attention=True,
+            with_scans=_GRANITE_HYBRID,
         ),
+        _MAMBA2,
+        _FALCON_H1,
+        _NEMOTRON_H,
         Family(
             "granitemoe",
             "granitemoe",

@@ -20,6 +20,7 @@ from .huggingface_config import FolderConfig
 from .huggingface_delta import DeltaOrder
 from .huggingface_families import OUTSIDE
 from .huggingface_float8 import DTYPE, FLOAT8, is_of_inputs, scale_of
+from .huggingface_scan import ScanOrder
 from .model_file import TensorInfo
 from .safetensors import SafetensorsFile
 
@@ -35,6 +36,8 @@ _LISTED = 8  # names that an error spells out
 _PREFIXES = (("language_model.model.", "model."), ("model.language_model.", "model."), ("language_model.", ""))
 #: Other parts, in whose tensors a text has no share.
 _OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector|visual)\..+")
+#: What some families call the model without its head.
+_BACKBONE = "backbone."
 #: The layer that predicts further ahead, and what is around it.
 _AHEAD = re.compile(r"mtp\.(?:layers\.0\.)?(.+)")
 _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
@@ -70,7 +73,9 @@ class FolderTensors:
         self._layers: int = config.metadata[f"{config.family.architecture}.block_count"]
         family = config.family
         order = partial(DeltaOrder.of, config.metadata, family.architecture, grouped=family.grouped)
-        self._order = order() if family.delta else None
+        self._order: DeltaOrder | ScanOrder | None = order() if family.delta else None
+        if family.scans:
+            self._order = ScanOrder.of(config.metadata, family.architecture, config.document)
         self._experts: dict[str, dict[int, Entry]] = {}
         self._blocks: dict[tuple[str, str], dict[str, Entry]] = {}
         self._float8: dict[str, tuple[Entry, Entry]] = {}
@@ -106,6 +111,8 @@ class FolderTensors:
                     if _OTHERS.fullmatch(info.name):
                         continue
                     info = _renamed(info)
+                if config.family.scans and info.name.startswith(_BACKBONE):
+                    info = replace(info, name=f"model.{info.name.removeprefix(_BACKBONE)}")
                 if config.family.delta and (ahead := _AHEAD.fullmatch(info.name)) is not None:
                     if not config.predicts:
                         continue
@@ -159,7 +166,7 @@ class FolderTensors:
             own, _, kind = layer[2].rpartition(".")
             prefix = f"blk.{int(layer[1])}"
             if own in family.layer and kind in ("weight", "bias"):
-                name = f"{prefix}.{family.layer[own]}.{kind}"
+                name = f"{prefix}.{self._beside_experts(family.layer[own])}.{kind}"
                 if family.latent and family.layer[own] == "attn_kv_b" and kind == "weight":
                     self._take_heads(part, info, prefix)
                     return True
@@ -190,8 +197,14 @@ class FolderTensors:
             self.tensors[name] = TensorInfo(name, info.shape, info.type, number, info.begin, size, 0, part)
         return True
 
+    def _beside_experts(self, word: str) -> str:
+        """What files call a network that all tokens have, where there are experts, too."""
+        experts = self._config.metadata.get(f"{self._config.family.architecture}.expert_count")
+        beside = self._config.family.scans and experts and word in ("ffn_gate_up", "ffn_down")
+        return f"{word}_shexp" if beside else word
+
     def _take_delta(self, part: int, info: safetensors.TensorInfo, name: str) -> bool:
-        """Takes a tensor of a gated delta rule, where files have it otherwise."""
+        """Takes a tensor of a gated delta rule or a scan, where files have it otherwise."""
         assert self._order is not None
         prefix, own = name[: name.index(".", 4) + 1], name.split(".", 2)[2]
         made = self._order.made(own, info.shape, info.type, lambda: self._values(part, info), self._path)

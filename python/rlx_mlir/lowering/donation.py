@@ -134,7 +134,7 @@ def _unsafe(
         result: what is written to it.
         dims: of all values.
     """
-    if len(ops) == 1 and _carries_on(ops[0].opview, given, result):
+    if [op.name for op in ops[:-1]] in ([], ["mir.constant"]) and _carries_on(ops[-1].opview, given, result):
         return None
     needed = _slice(ops, result)
     carried: set[int] = set()  # what has elements of the memory in it
@@ -158,11 +158,11 @@ def _carries_on(op: ir.AnyOp, given: Callable[[ir.Value], bool], result: ir.Valu
     """Whether a kernel is a recurrence whose last state is written to the memory of its first.
 
     Code of every kind takes a column from its first state to its last before it writes that, or reads each element of
-    a column before it writes it, and columns don't depend on each other.
+    a column before it writes it, and columns don't depend on each other; of a selective scan, channels are columns.
     """
-    if not isinstance(op, mir.GatedDeltaNetOp) or op.state is None or result != op.state_out:
+    if not isinstance(op, mir.GatedDeltaNetOp | mir.SelectiveScanOp) or op.state is None or result != op.state_out:
         return False
-    return given(op.state) and not any(given(other) for other in (op.q, op.k, op.v, op.g, op.beta))
+    return given(op.state) and not any(given(other) for other in op.operands if other != op.state)
 
 
 # -- outlining --------------------------------------------------------------------------------------------------------

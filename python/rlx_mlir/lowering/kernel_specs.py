@@ -43,6 +43,7 @@ from rlx_mlir.codegen.specs import (
     SampleSpec,
     ScanSpec,
     SolveSpec,
+    StateSpaceSpec,
     TopKSpec,
 )
 from rlx_mlir.dialects import mir
@@ -687,19 +688,29 @@ def _only(name: str, kernel: ir.AnyOp) -> tuple[ir.AnyOp, ir.Value]:
 
 def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
     """A kernel of class recurrence."""
-    ops, returned = _body(kernel)
-    view = ops[0].opview
-    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    view = _body(kernel)[0][0].opview
     read = [view.q, view.k, view.v, view.g, view.beta, view.state]
-    given = [value for value in read if value is not None]
+    by_step = view.chunk is not None and int(python_value(view.chunk)) == 1
+    return RecurrenceSpec(*_recurrence(name, kernel, read, view), by_step=by_step)
+
+
+def read_state_space(name: str, kernel: ir.AnyOp) -> StateSpaceSpec:
+    """A kernel of class state_space, whose rates may be one number."""
+    view = _body(kernel)[0][-1].opview
+    same = producer(view.a, mir.ConstantOp)
+    read = [view.x, view.delta, None if same is not None else view.a, view.b, view.c, view.state]
+    rate = None if same is None else _constant(same.operation)
+    return StateSpaceSpec(*_recurrence(name, kernel, read, view), rate=rate)
+
+
+def _recurrence(name: str, kernel: ir.AnyOp, read: list[Any], view: ir.AnyOp) -> list[Any]:
+    """The buffers of operands, of the result and of the last state, None where absent, and the order of operands."""
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    given, returned = [value for value in read if value is not None], _body(kernel)[1]
     if any(value not in numbers for value in given):
         raise UnsupportedByTemplate(f"{name}: an operand is a constant")
     written = [value if value in returned else None for value in (view.result, view.state_out)]
-    order = tuple(numbers[value] for value in given)
-    types: list[Any] = [_buffer_of(value) for value in [*read, *written]]
-    q, k, v, g, beta, state, result, state_out = types
-    by_step = view.chunk is not None and int(python_value(view.chunk)) == 1
-    return RecurrenceSpec(q, k, v, g, beta, state, result, state_out, order, by_step)
+    return [*map(_buffer_of, [*read, *written]), tuple(numbers[value] for value in given)]
 
 
 def read_solve(name: str, kernel: ir.AnyOp) -> SolveSpec:
@@ -790,6 +801,7 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Spec]] = {
     "cache": read_cache,
     "quantize": read_quantize,
     "recurrence": read_recurrence,
+    "state_space": read_state_space,
     "conv": read_conv,
     "top_k": read_top_k,
     "sample": read_sample,

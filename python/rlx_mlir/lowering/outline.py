@@ -52,6 +52,7 @@ _OF_ARRAYS = (
     "norm",
     "group_norm",
     "recurrence",
+    "state_space",
     "solve",
     "fft",
     "grouped",
@@ -420,6 +421,8 @@ def _single_class(view: ir.AnyOp) -> str:
         return "quantize"
     if isinstance(view, mir.GatedDeltaNetOp):
         return "recurrence"
+    if isinstance(view, mir.SelectiveScanOp):
+        return "state_space"
     if isinstance(view, mir.TopKOp):
         return "top_k"
     if isinstance(view, mir.SampleOp) and _is_in_place(view.chosen, view.chosen_out):

@@ -53,7 +53,7 @@ def options_of(model: Model, program: str) -> CompileOptions:
     return CompileOptions(
         target="cuda" if model.on_gpu else "cpu",
         activations=model.activations,
-        maxima=maxima(program, context=model.context, chunk=model.chunk),
+        maxima=maxima(model.config, program, context=model.context, chunk=model.chunk),
         verify=False,
         dump_dir=None,
     )

@@ -92,7 +92,7 @@ class ModelWork:
         if program not in self._modules:
             self._modules[program] = work_of(model, program)
         module = self._modules[program]
-        largest = maxima(program, context=model.context, chunk=model.chunk)
+        largest = maxima(model.config, program, context=model.context, chunk=model.chunk)
         found = module.at({**largest, **sizes}, position)
         return [(work, call.integer) for work, call in zip(found, module.calls, strict=True)]
 

@@ -82,6 +82,7 @@ class Experts:
         own_width: the file says how wide they are inside (``expert_feed_forward_length``); otherwise it is what it says
             of single networks.
         shared: every token has one more network, whose result is multiplied by the sigmoid of a product with the token.
+        added: every token has one more network, whose result is added as it is.
         of_chosen: scores choose, and softmax is of those that were chosen alone. That is what `normalised` weights are
             but for rounding, and but for scores so far apart that softmax of all makes some 0.
         biases: the router's scores, and each product of an expert, have biases.
@@ -95,6 +96,7 @@ class Experts:
     normalised: bool
     own_width: bool = False
     shared: bool = False
+    added: bool = False
     of_chosen: bool = False
     biases: bool = False
     clamped: Clamped | None = None
@@ -209,6 +211,12 @@ class Architecture:
         grouped: in such layers heads of values that share a head of keys are beside each other, and one product gives
             strengths and decays, of one head of keys after another.
         convs: layers without heads of keys and values have a short convolution, see `short_conv`.
+        scans: where layers have a selective scan, see `scan.Scan`: ``all``, every layer is one and nothing else;
+            ``instead``, layers without heads of keys and values have one in place of attention; ``beside``, all have
+            one and attention, whose results are added; ``single``, a layer is a scan, attention, or a feed-forward
+            network; empty where none is.
+        rotates: queries and keys rotate; None where a file says so (``rope.scaling.finetuned``), and they don't where
+            it doesn't.
         renamed: what files call some tensors that have another name here.
         recurs: the rules of tensors are those of such a layer.
         predicts: files may have a layer that predicts the token after the next one, see `prediction`.
@@ -251,6 +259,8 @@ class Architecture:
     delta: bool = False
     grouped: bool = False
     convs: bool = False
+    scans: str = ""
+    rotates: bool | None = True
     renamed: Mapping[str, str] = field(default_factory=dict)
     recurs: bool = False
     predicts: bool = False
@@ -271,10 +281,17 @@ class Architecture:
         """That of layers that have one network in place of experts."""
         return replace(self, experts=None)
 
-    @cached_property
-    def with_delta(self) -> Architecture:
-        """That of layers with a gated delta rule, or a short convolution, in place of attention."""
-        return replace(self, recurs=True)
+    def tensors_of(self, *, recurs: bool, attends: bool, network: bool) -> tuple[TensorRule, ...]:
+        """Tensors of a layer that has a state, has attention, and has a feed-forward network behind these, or not."""
+        own = replace(self, recurs=recurs)
+        if not self.scans:
+            return own.layer_tensors
+        rules = self._norm("attn_norm")
+        rules += self._of_scans if recurs else []
+        rules += self._of_heads if attends else []
+        if network and (recurs or attends):
+            rules += self._norm(self.ffn_norm)
+        return (*rules, *(self._feed_forward if network else ()))
 
     @property
     def prediction_tensors(self) -> tuple[TensorRule, ...]:
@@ -360,6 +377,20 @@ class Architecture:
         ]
 
     @property
+    def _of_scans(self) -> list[TensorRule]:
+        """Likewise, of a selective scan."""
+        return [
+            TensorRule("ssm_in.weight", ("scan_inputs", "hidden")),
+            TensorRule("ssm_conv1d.weight", ("scan_channels", "taps"), dense=True),
+            TensorRule("ssm_conv1d.bias", ("scan_channels",), optional=True),
+            TensorRule("ssm_dt.bias", ("scan_heads",)),
+            TensorRule("ssm_a", ("scan_heads", "one"), dense=True),
+            TensorRule("ssm_d", ("scan_heads", "one"), dense=True),
+            TensorRule("ssm_norm.weight", ("scan_groups", "scan_group"), optional=True, dense=True),
+            TensorRule("ssm_out.weight", ("hidden", "scan_inner")),
+        ]
+
+    @property
     def _of_latents(self) -> list[TensorRule]:
         """Likewise, where keys and values are made of a latent; those of `attn_k_b` are transposed, for each head."""
         rules = [TensorRule("attn_q.weight", ("latent_queries", "hidden"))]
@@ -394,7 +425,7 @@ class Architecture:
             rules += (TensorRule("exp_probs_b.bias", ("experts",), optional=True),)
         if self.experts.shared:
             rules += (TensorRule("ffn_gate_inp_shexp.weight", ("hidden",)),)
-        if self.experts.shared or self.experts.shared_count:
+        if self.experts.shared or self.experts.added or self.experts.shared_count:
             rules += _gated("_shexp", "shared_ffn")
         return rules
 
@@ -419,7 +450,7 @@ class Architecture:
             known.add("expert_count")
         if self.experts:
             known |= {"expert_count", "expert_used_count"}
-            if self.experts.shared:
+            if self.experts.shared or self.experts.added:
                 known.add("expert_shared_feed_forward_length")
             if self.experts.shared_count:
                 known.add("expert_shared_count")
@@ -631,6 +662,21 @@ ARCHITECTURES: dict[str, Architecture] = {
             needs=("embedding_scale", "residual_scale", "logit_scale"),  # absence has had other meanings than 1
         ),
         replace(_GRANITE, name="granitemoe", joined={}, experts=Experts(normalised=True)),
+        Architecture("mamba2", rope_style="half", scans="all"),
+        replace(
+            _GRANITE,
+            name="granitehybrid",
+            joined={**_GRANITE.joined, "ffn_gate_up_shexp.weight": ("ffn_gate_shexp.weight", "ffn_up_shexp.weight")},
+            scans="instead",
+            rotates=None,
+            possible_experts=Experts(normalised=True, added=True),
+        ),
+        Architecture(
+            "falcon-h1", rope_style="half", scans="beside", reads=frozenset({"embedding_scale", "logit_scale"})
+        ),
+        Architecture(
+            "nemotron_h", rope_style="half", scans="single", gate=False, activation="relu_squared", rotates=False
+        ),
         _QWEN35,
         replace(_QWEN35, name="qwen35moe", experts=Experts(normalised=True, own_width=True, shared=True)),
         replace(_QWEN35, name="qwen3next", grouped=True, experts=Experts(normalised=True, own_width=True, shared=True)),

@@ -19,6 +19,7 @@ from ..dtypes import DTYPES
 from ..errors import InputError
 from ..formats import decode, encode, get_format
 from .delta import Delta
+from .scan import Scan
 from .short_conv import ShortConv
 
 FLOATS = ("f32", "f16", "bf16")
@@ -47,8 +48,8 @@ class Cached(Protocol):
         """What tells that there is one cache of a layer, whose rows are keys and values; None where there are two."""
 
     @property
-    def delta(self) -> Delta | ShortConv | None:
-        """What other layers have in place of caches."""
+    def delta(self) -> Delta | ShortConv | Scan | None:
+        """What layers have in place of caches, or beside them."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ from .caches import check_kv_dtype
 from .delta import Delta
 from .keys import Keys, where
 from .latent import Latent
-from .recurrent import convs_of, delta_of
+from .recurrent import convs_of, delta_of, scans_of
 from .rope import Yarn, frequencies
 from .routing import BY_SOFTMAX, OF_CHOSEN, Routing
+from .scan import Scan
 from .short_conv import ShortConv
 
 WEIGHT_TYPES = frozenset(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.is_weight)
@@ -76,6 +77,8 @@ class ModelConfig:
         dense_layers: so many of the first layers have one network in place of experts.
         delta: the layers whose past is a state of one size, and its sizes; None where there are none.
         predicts: the layer behind the last one predicts the token after the next one, see `prediction`.
+        attends: the layers with attention; None for those without a state.
+        networks: the layers with a feed-forward network; None for all.
     """
 
     architecture: str
@@ -116,8 +119,10 @@ class ModelConfig:
     latent: Latent | None = None
     routing: Routing = field(default=BY_SOFTMAX, repr=False)
     dense_layers: int = field(default=0, repr=False)
-    delta: Delta | ShortConv | None = field(default=None, repr=False)
+    delta: Delta | ShortConv | Scan | None = field(default=None, repr=False)
     predicts: bool = field(default=False, repr=False)
+    attends: tuple[int, ...] | None = field(default=None, repr=False)
+    networks: tuple[int, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_kv_dtype(self.kv_dtype, self.head_dim, one=self.latent is not None)
@@ -200,7 +205,17 @@ class ModelConfig:
     @property
     def attentive(self) -> tuple[int, ...]:
         """The layers whose past is keys and values of each token."""
+        if self.attends is not None:
+            return self.attends
         return tuple(layer for layer in range(self.layers) if not self.is_recurrent(layer))
+
+    def has_network(self, layer: int) -> bool:
+        """Whether a layer has a feed-forward network, or experts."""
+        return self.networks is None or layer in self.networks
+
+    def is_network(self, layer: int) -> bool:
+        """Whether a layer is a feed-forward network and nothing else."""
+        return not self.is_recurrent(layer) and layer < self.layers and layer not in self.attentive
 
     def is_local(self, layer: int) -> bool:
         """Whether a layer sees a window of keys only."""
@@ -225,6 +240,7 @@ class ModelConfig:
         choices += [self.local, self.unrotated, self.experts, self.attention_softcap, self.residual_scale != 1.0]
         choices += [self.rope_style == "half" and self.rope_dims < self.head_dim, self.latent, plan.gated]
         choices += [plan.norms_rotated, plan.layer_norms, plan.parallel, not plan.gate, plan.ffn_biases]
+        choices += [plan.scans]
         return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
 
     @property
@@ -321,13 +337,13 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
     if layers > len(file.tensors):  # every layer has tensors: a number that cannot be true isn't worth a long list
         raise keys.fail("block_count", f"at most the number of tensors, {len(file.tensors)}", layers)
     budgets.check("layers", layers, f"{where(file)}metadata '{keys.prefix}.block_count'")
-    hidden, heads = keys.integer("embedding_length", 0), keys.integer("attention.head_count", 0)
-    kv_heads, convs = convs_of(keys, layers, heads, hidden) if architecture.convs else (None, None)
-    kv_heads = keys.integer("attention.head_count_kv", heads) if kv_heads is None else kv_heads
-    if heads % kv_heads:
+    alone = architecture.scans == "all"  # without attention, and with 0 heads
+    hidden, heads = keys.integer("embedding_length", 0), 0 if alone else keys.integer("attention.head_count", 0)
+    kv_heads, past, kinds = _past(keys, architecture, layers, heads, hidden)
+    if kv_heads and heads % kv_heads:
         raise keys.fail("attention.head_count", f"a multiple of the key/value heads, {kv_heads}", heads)
     latent = _latent(keys, kv_heads) if architecture.latent else None
-    head_dim = latent.row if latent else _head_dim(keys, hidden, heads)
+    head_dim = latent.row if latent else _head_dim(keys, hidden, heads) if heads else 0
     rotated, width = (latent.rotated, latent.query) if latent else (head_dim, head_dim)
     embedding = file.tensors.get("token_embd.weight")
     vocab = embedding.shape[0] if embedding is not None and len(embedding.shape) == 2 else 0
@@ -336,7 +352,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
         raise keys.fail("vocab_size", f"the rows of 'token_embd.weight', {vocab}", declared)
     context = keys.integer("context_length", 0)
     wide = layers in architecture.wide_scale_layers
-    scale = (hidden / heads if wide else width) ** -0.5
+    scale = (hidden / heads if wide else max(width, 1)) ** -0.5
     return {
         "architecture": architecture.name,
         "layers": layers,
@@ -355,9 +371,23 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
         "latent": latent,
         "routing": _routing(keys, architecture.experts),
         "dense_layers": _dense_layers(keys, layers) if architecture.experts and architecture.experts.routed else 0,
-        "delta": delta_of(keys, layers) if architecture.delta else convs,
+        "delta": past,
         "predicts": predicted > 0,
+        **kinds,
     }
+
+
+def _past(
+    keys: Keys, architecture: Architecture, layers: int, heads: int, hidden: int
+) -> tuple[int, Delta | ShortConv | Scan | None, dict[str, MetadataValue]]:
+    """Heads of keys and values, the layers with states, and the fields that say what else layers have."""
+    if architecture.scans:
+        kv_heads, scan, attends, networks = scans_of(keys, layers, heads, kind=architecture.scans)
+        return kv_heads, scan, {"attends": attends, "networks": networks}
+    if architecture.convs:
+        return (*convs_of(keys, layers, heads, hidden), {})
+    delta = delta_of(keys, layers) if architecture.delta else None
+    return keys.integer("attention.head_count_kv", heads), delta, {}
 
 
 def _predicted(keys: Keys) -> int:
@@ -457,10 +487,14 @@ def _feed_forward(keys: Keys, architecture: Architecture) -> dict[str, MetadataV
     if architecture.experts is None:
         keys.require(("feed_forward_length",))
         own = {"experts": 0, "experts_used": 0, "expert_ffn": 0, "experts_normalised": False, "shared_ffn": 0}
+        if architecture.scans == "all":
+            return {"ffn": 0, **own}
+        if architecture.scans == "single":  # 0 where a layer is something else, see `scans_of`
+            return {"ffn": int(np.max(keys.get("feed_forward_length"))), **own}
         return {"ffn": keys.integer("feed_forward_length", 0), **own}
     kind = architecture.experts
     its_width = "expert_feed_forward_length" if kind.own_width else "feed_forward_length"
-    shared = ("expert_shared_feed_forward_length",) if kind.shared else ()
+    shared = ("expert_shared_feed_forward_length",) if kind.shared or kind.added else ()
     shared = ("expert_shared_count",) if kind.shared_count else shared
     keys.require(("expert_count", "expert_used_count", its_width, *shared))
     experts, used = keys.integer("expert_count", 0), keys.integer("expert_used_count", 0)
@@ -479,7 +513,7 @@ def _feed_forward(keys: Keys, architecture: Architecture) -> dict[str, MetadataV
 
 def _rope(keys: Keys, architecture: Architecture, layers: int, head_dim: int, context: int) -> dict[str, MetadataValue]:
     """The fields of rotations."""
-    rope_dims = keys.integer("rope.dimension_count", head_dim)
+    rope_dims = keys.integer("rope.dimension_count", head_dim) if head_dim else 0
     if rope_dims % 2 or rope_dims > head_dim:
         raise keys.fail("rope.dimension_count", f"even and at most the head's width, {head_dim}", rope_dims)
     base, scale = keys.number("rope.freq_base", 10000.0), _rope_scale(keys)
@@ -490,6 +524,9 @@ def _rope(keys: Keys, architecture: Architecture, layers: int, head_dim: int, co
         attention *= 1.0 + 0.1 * math.log(max(scale, 1.0))
     rotated = keys.flags("rope.layers", layers)
     period = architecture.unrotated_period
+    turns = keys.flag("rope.scaling.finetuned", False) if architecture.rotates is None else architecture.rotates
+    if not turns:
+        rotated = [False] * layers
     if rotated is None:
         rotated = [not period or (layer + 1) % period != 0 for layer in range(layers)]
     style = "half" if keys.flag("rope.halves", False) else architecture.rope_style
@@ -608,7 +645,8 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
     rules = {rule.name: rule for rule in architecture.model_tensors}
     for layer in range(config.layers):
         own = architecture if config.has_experts(layer) else architecture.without_experts
-        for rule in (own.with_delta if config.is_recurrent(layer) else own).layer_tensors:
+        recurs, attends, network = config.is_recurrent(layer), layer in config.attentive, config.has_network(layer)
+        for rule in own.tensors_of(recurs=recurs, attends=attends, network=network):
             rules[f"blk.{layer}.{rule.name}"] = rule
     if config.predicts:
         for rule in (*architecture.prediction_tensors, *architecture.layer_tensors):
@@ -620,7 +658,9 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
             tensors[name] = tensors.pop(theirs)  # which is still read by the name that the file has
     for layer in range(config.layers if architecture.joined else 0):
         for joined, names in architecture.joined.items():
-            _split(tensors, f"blk.{layer}.", joined, [(name, rules[f"blk.{layer}.{name}"]) for name in names], sizes)
+            if all(f"blk.{layer}.{name}" in rules for name in names):  # of experts, or of a network
+                parts = [(name, rules[f"blk.{layer}.{name}"]) for name in names]
+                _split(tensors, f"blk.{layer}.", joined, parts, sizes)
     missing = [name for name, rule in rules.items() if name not in tensors and not rule.optional]
     unknown = [name for name in tensors if name not in rules]
     wrong, types = [], []

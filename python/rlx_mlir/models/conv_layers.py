@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from .config import ModelConfig
 from .delta_layers import DeltaRule, Past, Product, last_rows
+from .scan import Scan
+from .scan_layers import ScanRule
 from .short_conv import ShortConv
 
 if TYPE_CHECKING:
@@ -47,12 +49,16 @@ class ConvRule:
         return conv
 
 
-Rule = DeltaRule | ConvRule
+Rule = DeltaRule | ConvRule | ScanRule
 
 
 def rule_of(graph: GraphModule, config: ModelConfig, number: int, params: Mapping[str, Value]) -> Rule:
-    """What a layer has in the place of attention."""
-    kind: type[Rule] = ConvRule if isinstance(config.delta, ShortConv) else DeltaRule
+    """What a layer has in the place of attention, or beside it."""
+    kind: type[Rule] = DeltaRule
+    if isinstance(config.delta, ShortConv):
+        kind = ConvRule
+    elif isinstance(config.delta, Scan):
+        kind = ScanRule
     return kind(graph, config, number, params)
 
 

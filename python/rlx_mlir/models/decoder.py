@@ -160,14 +160,17 @@ def build(
     x = embedded(graph, config, params, tokens)
     outputs: dict[str, Value] = {}
     for number in range(config.layers):
-        cos, sin = tables[config.is_local(number)]
+        cos, sin = tables.get(config.is_local(number), (None, None))
         layer = Layer(graph, config, number, params, cos, sin, pos, adapters)
-        if config.is_recurrent(number):
-            x, trail, left = layer.recurrent(x, Past.of(states, number))
-            outputs |= {f"trail_{number}": trail} if program in TENTATIVE else left.named(number)
-            continue
         own = [name for name in caches if name.endswith(f"_{number}")]
-        x, updated = layer.cached(x, [caches[name] for name in own])
+        if config.is_network(number):
+            x = layer.network(x)
+            continue
+        if config.is_recurrent(number):
+            x, trail, left, updated = layer.recurrent(x, Past.of(states, number), [caches[name] for name in own])
+            outputs |= {f"trail_{number}": trail} if program in TENTATIVE else left.named(number)
+        else:
+            x, updated = layer.cached(x, [caches[name] for name in own])
         outputs |= zip(own, updated, strict=True)
     if config.predicts and program != "batch":  # of each token, as it is read by what predicts
         x = outputs["hidden"] = normed(graph, config, params, x)

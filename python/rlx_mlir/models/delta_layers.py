@@ -25,16 +25,17 @@ class Past:
 
     conv: Value
     delta: Value | None = None
+    scan: Value | None = None
 
     @classmethod
     def of(cls, states: Mapping[str, Value], layer: int) -> Past:
         """That of a layer among the states of all."""
-        return cls(states[f"conv_{layer}"], states.get(f"delta_{layer}"))
+        return cls(states[f"conv_{layer}"], states.get(f"delta_{layer}"), states.get(f"scan_{layer}"))
 
     def named(self, layer: int) -> dict[str, Value]:
         """The states by name."""
-        memory = {} if self.delta is None else {f"delta_{layer}": self.delta}
-        return {f"conv_{layer}": self.conv, **memory}
+        both = {f"delta_{layer}": self.delta, f"scan_{layer}": self.scan}
+        return {f"conv_{layer}": self.conv, **{name: value for name, value in both.items() if value is not None}}
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class DeltaRule:
         strength, step = self._strengths(n, product)
         beta = graph.sigmoid(strength, name="ssm_beta")
         stepped = graph.add(step, self._param("ssm_dt.bias"), name="ssm_alpha")
-        decay = graph.mul(self._softplus(stepped), self._param("ssm_a"), name="ssm_alpha")
+        decay = graph.mul(softplus(graph, stepped, name="ssm_alpha"), self._param("ssm_a"), name="ssm_alpha")
         trail = graph.concat([mixed, decay, beta], axis=2, name="trail")
         o, memory = self._steps(mixed, decay, beta, past)
         batch, length = n.shape[:2]
@@ -111,13 +112,6 @@ class DeltaRule:
             for start in (0, each)
         )
         return strength, step
-
-    def _softplus(self, x: Value) -> Value:
-        """log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), which overflows nowhere."""
-        graph, name = self.graph, "ssm_alpha"
-        small = graph.exp(graph.neg(graph.abs(x, name=name), name=name), name=name)
-        rest = graph.log(graph.add(small, 1.0, name=name), name=name)
-        return graph.add(graph.maximum(x, 0.0, name=name), rest, name=name)
 
     def _steps(self, mixed: Value, decay: Value, beta: Value, past: Past | None) -> tuple[Value, Value]:
         """Results [B, S, Hv, n] of all steps, and the memory behind them."""
@@ -163,6 +157,13 @@ class DeltaRule:
         return last_rows(self.graph, mixed, past.conv, self._delta.taps - 1)
 
 
+def softplus(graph: GraphModule, x: Value, *, name: str) -> Value:
+    """log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), which overflows nowhere."""
+    small = graph.exp(graph.neg(graph.abs(x, name=name), name=name), name=name)
+    rest = graph.log(graph.add(small, 1.0, name=name), name=name)
+    return graph.add(graph.maximum(x, 0.0, name=name), rest, name=name)
+
+
 def last_rows(graph: GraphModule, mixed: Value, before: Value, kept: int) -> Value:
     """The last rows, [B, kept, channels], of some that are behind as many others, [B, S, channels]."""
     rows, length = graph.concat([before, mixed], axis=1, name="conv"), mixed.shape[1]
@@ -171,4 +172,4 @@ def last_rows(graph: GraphModule, mixed: Value, before: Value, kept: int) -> Val
     return graph.dynamic_slice(rows, graph.dim(mixed, 1, "i32", name="conv"), kept, 1, name="conv")
 
 
-__all__ = ["DeltaRule", "Past", "Product", "last_rows"]
+__all__ = ["DeltaRule", "Past", "Product", "last_rows", "softplus"]

@@ -98,8 +98,11 @@ def adapter_params(
 
 
 def rope_names(config: ModelConfig) -> dict[bool, tuple[str, str]]:
-    """Names of the parameters with cosines and sines, by whether they are those of local layers."""
-    names = {}
+    """Names of the parameters with cosines and sines, by whether they are those of local layers; none where no layer
+    rotates."""
+    names: dict[bool, tuple[str, str]] = {}
+    if not set(config.attentive) - set(config.unrotated):
+        return names
     if config.local_layers < config.layers:
         names[False] = ("rope.cos", "rope.sin")
     if config.local_layers:
@@ -165,7 +168,7 @@ class Layer:
         graph: where it is built.
         config, number: of the model, and which layer it is.
         params: the weights' parameters, by name.
-        cos, sin: the tables of its rotations.
+        cos, sin: the tables of its rotations; None where no layer rotates.
         pos: [B], positions of the first tokens; 0 without it.
         adapters: by product; see `adapter_params`.
         seen: of whole sequences, which keys each query sees, where that isn't the mask of the layer's kind:
@@ -176,8 +179,8 @@ class Layer:
     config: ModelConfig
     number: int
     params: Mapping[str, Value]
-    cos: Value
-    sin: Value
+    cos: Value | None
+    sin: Value | None
     pos: Value | None = None
     adapters: Mapping[str, Low] = field(default_factory=dict)
     seen: Value | None = None
@@ -193,17 +196,27 @@ class Layer:
             return self._block(x, *caches)
         return self._built(f"blk.{self.number}", x, tuple(caches))
 
-    def recurrent(self, x: Value, past: Past) -> tuple[Value, Value, Past]:
-        """The result, the trail, and the states behind the last token; see `delta`.
+    def recurrent(
+        self, x: Value, past: Past, caches: Sequence[Value] = ()
+    ) -> tuple[Value, Value, Past, tuple[Value, ...]]:
+        """The result, the trail, the states behind the last token, and the new caches; see `delta`.
 
         Args:
             x: [B, S, hidden].
             past: the states before the first one.
+            caches: keys and values, where the layer has attention, too.
         """
         with self.graph.scope(f"blk.{self.number}"):
-            added, trail, left = self._delta_rule(self._pre_norm(x, "attn_norm"), past)
+            n = self._pre_norm(x, "attn_norm")
+            added, trail, left = self._delta_rule(n, past)
             assert left is not None
-            return self._behind(x, added), trail, left
+            added, updated = self._with_attention(n, added, tuple(caches))
+            return self._behind(x, added), trail, left, updated
+
+    def network(self, x: Value) -> Value:
+        """The result of a layer that is a feed-forward network alone."""
+        with self.graph.scope(f"blk.{self.number}"):
+            return self._add(x, self._feed_forward(self._pre_norm(x, "attn_norm")), "ffn_down")
 
     def sequence(self, x: Value) -> Value:
         """The result for whole sequences, each from its first token on; a block `layer<number>`.
@@ -211,6 +224,8 @@ class Layer:
         That name has no point, which would make all layers parts of one block: a step of training computes some of the
         outermost blocks again where memory is short.
         """
+        if self.config.is_network(self.number):
+            return self.network(x)
         if not self.config.is_recurrent(self.number):
             return self._built(f"layer{self.number}", x, ())[0]
         if self.seen is not None:
@@ -219,7 +234,8 @@ class Layer:
                 "examples beside each other in a row can't be told apart: give each a row of its own"
             )
         with self.graph.scope(f"layer{self.number}"):
-            return self._behind(x, self._delta_rule(self._pre_norm(x, "attn_norm"), None)[0])
+            n = self._pre_norm(x, "attn_norm")
+            return self._behind(x, self._with_attention(n, self._delta_rule(n, None)[0], ())[0])
 
     def _built(self, name: str, x: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         """The result, and the caches after it where there are some."""
@@ -234,9 +250,18 @@ class Layer:
     def _behind(self, x: Value, attended: Value) -> Value:
         """The result, of what attention or what stands in its place gives."""
         h = self._add(x, self._post_norm(attended, "post_attention_norm"), "attn_output")
+        if not self.config.has_network(self.number):
+            return h
         n = self._pre_norm(h, self.config.plan.ffn_norm)
         found = self._experts(n) if self.config.has_experts(self.number) else self._feed_forward(n)
         return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down")
+
+    def _with_attention(self, n: Value, added: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
+        """What stands beside attention with what that gives, and the new caches, where the layer has both."""
+        if self.number not in self.config.attentive:
+            return added, ()
+        attended, updated = self._attend(n, caches)
+        return self.graph.add(added, attended, name="attn_output"), updated
 
     def _delta_rule(self, n: Value, past: Past | None) -> tuple[Value, Value, Past | None]:
         return rule_of(self.graph, self.config, self.number, self.params).attended(n, self._product, past)
@@ -256,8 +281,10 @@ class Layer:
         return self.params.get(f"blk.{self.number}.{name}.bias")
 
     def _block(self, x: Value, k_cache: Value, v_cache: Value) -> tuple[Value, tuple[Value, ...]]:
-        """The layer as one block."""
+        """The layer as one block, which rotates."""
         config = self.config
+        assert self.cos is not None
+        assert self.sin is not None
         matrices: dict[str, Option] = {
             "q_w": self._weight("attn_q"),
             "k_w": self._weight("attn_k"),
@@ -433,6 +460,8 @@ class Layer:
     def _turned(self, x: Value, name: str) -> Value:
         """Heads by their positions."""
         config, size = self.config, self.config.rotated_head
+        assert self.cos is not None
+        assert self.sin is not None
         half = config.rope_style == "half"
         return self.graph.rope(
             x,
@@ -503,6 +532,9 @@ class Layer:
             gate_w, up_w, down_w = map(self._weight, names)
             dense = any(weight.packed is None for weight in (gate_w, up_w, down_w))
             return graph.swiglu(n, gate_w=gate_w, up_w=up_w, down_w=down_w, transpose_weight=dense, name=name)
+        if activation == "relu_squared":
+            bent = graph.relu(self._product(n, names[1]), name=name)
+            return self._product(graph.mul(bent, bent, name=name), names[2])
         if not self.config.plan.gate:
             return self._product(graph.activation(activation, self._product(n, names[1]), name=name), names[2])
         gate = graph.activation(activation, self._product(n, names[0]), name=name)

@@ -66,7 +66,7 @@ class Model(Core):
         from ..compiler import emit
 
         checks.choice("function", function, decoder.modules_of(self.config))
-        sizes = maxima(function, context=self.context, chunk=self.chunk)
+        sizes = maxima(self.config, function, context=self.context, chunk=self.chunk)
         return emit(self.module(function), stage, activations=self.activations, maxima=sizes)
 
     def logits(self, token_ids: Sequence[int] | np.ndarray) -> Floats:

@@ -105,7 +105,7 @@ def build_observed(config: ModelConfig, length: int, watch: Watch, *, name: str 
     x = embedded(graph, config, params, tokens)
     watch.result("token_embd", x)
     for number in range(config.layers):
-        cos, sin = tables[config.is_local(number)]
+        cos, sin = tables.get(config.is_local(number), (None, None))
         x = _ObservedLayer(graph, config, number, params, cos, sin, watch=watch).sequence(x)
     watch.result("output_norm", normed(graph, config, params, x))
     return graph

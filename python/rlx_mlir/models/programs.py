@@ -50,14 +50,15 @@ class Executable(Protocol):
         """A call that can be repeated, with what is in the same arrays then."""
 
 
-def maxima(program: str, *, context: int, chunk: int) -> dict[str, int]:
-    """The largest size of each symbolic dimension of a module."""
+def maxima(config: ModelConfig, program: str, *, context: int, chunk: int) -> dict[str, int]:
+    """The largest size of each symbolic dimension of a module; those without caches have no `context`."""
     sizes = {"seq": chunk, "batch": MAX_SEQUENCES}
     if program == "settle":  # which has states alone
         return {"seq": decoder.EXTENDED}
     if program in ("prefill", "predict"):
         sizes["outputs"] = min(chunk, MAX_OUTPUTS)
-    named = {size for size in decoder.SHAPES[program] if isinstance(size, str)} | {"context", "outputs"}
+    named = {size for size in decoder.SHAPES[program] if isinstance(size, str)} | {"outputs"}
+    named |= {"context"} if config.attentive else set()
     return {name: size for name, size in {"context": context, **sizes}.items() if name in named}
 
 
@@ -108,7 +109,7 @@ def _compiled(
         return compile(
             decoder.describe(config, program, candidates, ranks),
             partial(decoder.build, config, program, candidates, ranks),
-            maxima=maxima(program, context=context, chunk=chunk),
+            maxima=maxima(config, program, context=context, chunk=chunk),
             time_limit=budgets.current().compile_seconds if time_limit is None else time_limit,
             **options,
         )

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .delta import Delta
 from .keys import Keys
+from .scan import Scan
 from .short_conv import ShortConv
 
 
@@ -31,25 +34,68 @@ def delta_of(keys: Keys, layers: int) -> Delta | None:
     return Delta(groups, values, size, taps, found) if found else None
 
 
-def convs_of(keys: Keys, layers: int, heads: int, hidden: int) -> tuple[int, ShortConv | None]:
-    """Heads of keys and values, and the layers with short convolutions, which have none; None where all have attention.
-
-    Files say for each layer how many heads it has.
-    """
+def _key_heads(keys: Keys, layers: int, heads: int) -> tuple[int, tuple[int, ...]]:
+    """Heads of keys and values, and the layers that have none, which files say for each layer."""
     key = "attention.head_count_kv"
     given = keys.get(key)
     if not isinstance(given, np.ndarray) or given.ndim != 1 or given.dtype.kind not in "iu":
-        return keys.integer(key, heads), None
+        return keys.integer(key, heads), ()
     if len(given) != layers:
         raise keys.fail(key, f"an array of {layers} numbers, one for each layer", f"{len(given)} numbers")
     own = {int(count) for count in given} - {0}
     if len(own) != 1 or min(own) < 1:
         raise keys.fail(key, "one number above 0 in all layers that have attention, and 0 in others", given.tolist())
-    found = tuple(layer for layer in range(layers) if not given[layer])
+    return own.pop(), tuple(layer for layer in range(layers) if not given[layer])
+
+
+def convs_of(keys: Keys, layers: int, heads: int, hidden: int) -> tuple[int, ShortConv | None]:
+    """Heads of keys and values, and the layers with short convolutions, which have none; None where all attend."""
+    own, found = _key_heads(keys, layers, heads)
     if not found:
-        return own.pop(), None
+        return own, None
     keys.require(("shortconv.l_cache",))
-    return own.pop(), ShortConv(hidden, keys.integer("shortconv.l_cache", 0, least=2), found)
+    return own, ShortConv(hidden, keys.integer("shortconv.l_cache", 0, least=2), found)
 
 
-__all__ = ["convs_of", "delta_of"]
+def scans_of(keys: Keys, layers: int, heads: int, *, kind: str) -> tuple[int, Scan, tuple[int, ...], tuple[int, ...]]:
+    """Heads of keys and values, the layers with selective scans, and those with attention, and with networks.
+
+    Args:
+        kind: see `Architecture.scans`.
+    """
+    every = tuple(range(layers))
+    if kind == "all":
+        return heads, _scan(keys, every), (), ()
+    if kind == "beside":
+        return keys.integer("attention.head_count_kv", heads), _scan(keys, every), every, every
+    own, free = _key_heads(keys, layers, heads)
+    attentive = tuple(layer for layer in every if layer not in free)
+    if kind == "instead":
+        return own, _scan(keys, free), attentive, every
+    widths = keys.get("feed_forward_length")
+    if not isinstance(widths, np.ndarray) or len(widths) != layers or len({int(width) for width in widths} - {0}) > 1:
+        rule = f"an array of {layers} numbers, one in all layers that are networks, and 0 in others"
+        raise keys.fail("feed_forward_length", rule, widths if widths is None else np.asarray(widths).tolist())
+    networks = tuple(layer for layer in every if widths[layer])
+    if both := sorted(set(networks) & set(attentive)):
+        raise keys.fail("feed_forward_length", "0 in layers with heads of keys and values", f"above 0 in {both}")
+    return own, _scan(keys, tuple(layer for layer in free if layer not in networks)), attentive, networks
+
+
+def _scan(keys: Keys, layers: tuple[int, ...]) -> Scan:
+    names = ("inner_size", "time_step_rank", "group_count", "state_size", "conv_kernel")
+    keys.require(f"ssm.{name}" for name in names)
+    inner, heads, groups, numbers, taps = (keys.integer(f"ssm.{name}", 0) for name in names)
+    if inner % heads:
+        raise keys.fail("ssm.inner_size", f"a multiple of the heads, {heads}", inner)
+    if heads % groups:
+        raise keys.fail("ssm.time_step_rank", f"a multiple of the groups, {groups}", heads)
+    if taps < 2:
+        raise keys.fail("ssm.conv_kernel", "at least 2", taps)
+    least, most = keys.number("ssm.step_least", 0.0, zero=0.0), keys.number("ssm.step_most", math.inf)
+    if most < least:
+        raise keys.fail("ssm.step_most", f"at least the least step, {least}", most)
+    return Scan(inner, heads, groups, numbers, taps, layers, least, most)
+
+
+__all__ = ["convs_of", "delta_of", "scans_of"]

@@ -309,7 +309,7 @@ def explain_model(model: str, activations: str, context: int | None, chunk: int)
     known = entries()
     found = []
     for program in decoder.PROGRAMS:
-        largest = maxima(program, context=positions, chunk=min(chunk, positions))
+        largest = maxima(config, program, context=positions, chunk=min(chunk, positions))
         options = CompileOptions(activations=activations, maxima=largest).as_dict()
         parts = compile_cache.key_parts(decoder.describe(config, program), options)
         key = compile_cache.key_of(parts)

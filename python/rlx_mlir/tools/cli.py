@@ -489,7 +489,7 @@ def _time_compilation(
                 say(f"compiling {program}")
             options = CompileOptions(
                 activations=activations,
-                maxima=maxima(program, context=context, chunk=chunk),
+                maxima=maxima(config, program, context=context, chunk=chunk),
                 dump_dir=None,
                 **machine,
             )

@@ -274,7 +274,7 @@ def model_module(model: str, program: str, context: int | None, chunk: int) -> t
     from rlx_mlir.models.programs import maxima
 
     config, positions = configuration(model, context)
-    return decoder.build(config, program), maxima(program, context=positions, chunk=min(chunk, positions))
+    return decoder.build(config, program), maxima(config, program, context=positions, chunk=min(chunk, positions))
 
 
 def weights(model: str, context: int | None) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import scan_models
 import tiny_models
 
 from rlx_mlir.frontends.gguf import write_gguf
@@ -56,9 +57,10 @@ FAMILIES = {
     "command-r": "cohere",
     "stablelm": "stablelm",
     "starcoder2": "starcoder2",
+    **scan_models.FAMILIES,
 }
 """`model_type` by the name of the architecture in GGUF files."""
-PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe", "minicpm")
+PERMUTED = ("llama", "smollm3", "granite", "mixtral", "granitemoe", "minicpm", *scan_models.PERMUTED)
 """Architectures whose GGUF files have the rows that rotate together beside each other."""
 
 _NAMES = {
@@ -144,7 +146,7 @@ def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, 
     kinds += tuple(f"ffn_{word}{suffix}" for word in ("gate", "up", "down") for suffix in ("", "_exps", "_shexp"))
     kinds += ("ffn_gate_inp", "attn_q_a", "attn_q_b", "attn_kv_a_mqa", "attn_k_b", "attn_v_b")
     kinds += ("attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "ssm_ba", "nextn.eh_proj")
-    kinds += ("shortconv.in_proj", "shortconv.out_proj")
+    kinds += ("shortconv.in_proj", "shortconv.out_proj", "ssm_in")
     types = dict.fromkeys(kinds, "f32")
     return {
         name: value.astype(DTYPES[dtype])
@@ -155,6 +157,8 @@ def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, 
 
 def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: bool = False) -> dict[str, np.ndarray]:
     """The tensors by the names of a folder; with `joined`, gate and up of all experts are one."""
+    if architecture in scan_models.SIZES:
+        return scan_models.folder_tensors(architecture, tensors)
     found: dict[str, np.ndarray] = {}
     names = dict(_NAMES)
     if architecture in ("gemma2", "gemma3"):
@@ -264,9 +268,11 @@ def to_gguf(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict[str, n
             own = own + np.float32(1)
         if architecture in _DELTAS and name.startswith("blk."):
             own = _reordered(sizes, name, own, grouped=architecture == "qwen3next")
+        if architecture in scan_models.SIZES:
+            own = scan_models.to_file(architecture, sizes, name, own)
         heads = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}.get(name.split(".")[-2])
         if architecture in PERMUTED and heads is not None:
-            own = own.reshape(sizes[heads], 2, -1, own.shape[1]).swapaxes(1, 2).reshape(own.shape)
+            own = own.reshape(int(np.max(sizes[heads])), 2, -1, own.shape[1]).swapaxes(1, 2).reshape(own.shape)
         found[name] = own
     return found
 
@@ -302,7 +308,7 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
         "num_hidden_layers": own["block_count"],
         "intermediate_size": own["feed_forward_length"],
         "num_attention_heads": own["attention.head_count"],
-        "num_key_value_heads": own["attention.head_count_kv"],
+        "num_key_value_heads": own.get("attention.head_count_kv"),
         "head_dim": own.get("attention.key_length", 16),
         "max_position_embeddings": own["context_length"],
         "rms_norm_eps": own["attention.layer_norm_rms_epsilon"],
@@ -371,6 +377,8 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
     if architecture.startswith("granite"):
         values |= {"attention_multiplier": 0.1, "embedding_multiplier": 3.0}
         values |= {"residual_multiplier": 0.5, "logits_scaling": 2.0}
+    if architecture in scan_models.SIZES:
+        values |= scan_models.folder_config(architecture, own)
     return values | changes
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy_scans
 
 from rlx_mlir.frontends.gguf import GGUFFile
 
@@ -24,6 +25,7 @@ _INTERLEAVED = (
     "minicpm",
     "cohere2",
     "command-r",
+    "granitehybrid",
 )
 _NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "lfm2")
 _BIASED = ("qwen2", "qwen2moe", "qwen2vl", "gpt-oss", "seed_oss", "glm4", "stablelm", "starcoder2")
@@ -38,7 +40,7 @@ class NumpyDecoder:
         self.predicts = self._meta("nextn_predict_layers", 0)
         self.layers = self._meta("block_count") - self.predicts
         self.hidden = self._meta("embedding_length")
-        self.heads = self._meta("attention.head_count")
+        self.heads = self._meta("attention.head_count") or 1
         self.kv_heads = np.max(self._meta("attention.head_count_kv", self.heads))
         self.head_dim = self._meta("attention.key_length", self.hidden // self.heads)
         self.rotated = self._meta("rope.dimension_count", self.head_dim)
@@ -108,6 +110,8 @@ class NumpyDecoder:
             n = self._norm(x, p + "ffn_norm.weight")
             dense = layer < self._meta("leading_dense_block_count", 0)
             return x + (self._feed_forward(p, n) if dense else self._routed(p, n))
+        if self.family in numpy_scans.FAMILIES:
+            return numpy_scans.layer(self, p, layer, x, n)
         if self.family in ("qwen35", "qwen35moe", "qwen3next"):
             x = x + (self._delta_rule(p, n) if p + "ssm_a" in self.file.tensors else self._gated_attention(p, n))
             n = self._norm(x, p + "post_attention_norm.weight")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scan_models
 from packed_harness import encoded
 
 from rlx_mlir import formats
@@ -190,9 +191,10 @@ SIZES: dict[str, dict[str, Any]] = {
         "attention.sliding_window": 8,
         "rope.freq_base": 1e6,
     },
+    **scan_models.SIZES,
 }
 """What each architecture's tiny model has else than the others."""
-NAMES = {"mixtral": "llama", "deepseek3": "deepseek2", "olmo3": "olmo2"}
+NAMES = {"mixtral": "llama", "deepseek3": "deepseek2", "olmo3": "olmo2", **scan_models.NAMES}
 """What files call those that share a name."""
 _ROW_NORMS = ("olmo2", "olmo3", "olmoe")
 _NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "hunyuan-dense", "lfm2")
@@ -260,7 +262,11 @@ def tensors(
         types |= {name: types.get(name, "mxfp4") for name in ("ffn_gate_exps", "ffn_down_exps")}
     sizes = _sizes(architecture)
     layers = sizes["block_count"] if layers is None else layers
-    kv_heads = int(np.max(sizes["attention.head_count_kv"])) if kv_heads is None else kv_heads
+    kv_heads = (
+        int(np.max(sizes.get("attention.head_count_kv") if sizes.get("attention.head_count_kv") is not None else 0))
+        if kv_heads is None
+        else kv_heads
+    )
     head_dim = sizes.get("attention.key_length", 16) if head_dim is None else head_dim
 
     def matrix(name: str, n: int, k: int) -> Any:
@@ -280,6 +286,11 @@ def tensors(
     dense, latent = sizes.get("leading_dense_block_count", 0), "attention.kv_lora_rank" in sizes
     experts, width = sizes.get("expert_count", 0), sizes.get("expert_feed_forward_length", ffn)
     shared = sizes.get("expert_shared_feed_forward_length", width * sizes.get("expert_shared_count", 0))
+    if architecture in scan_models.SIZES:
+        for layer in range(layers):
+            own = scan_models.layer_tensors(architecture, sizes, layer, matrix, random)
+            found |= {f"blk.{layer}.{name}": value for name, value in own.items()}
+        return found
     for layer in range(layers):
         matrices = {
             "attn_q": (heads * head_dim, hidden),

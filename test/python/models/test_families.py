@@ -28,6 +28,7 @@ FAMILIES = (
     *("qwen2vl", "qwen3vl", "qwen3vlmoe", "seed_oss", "glm4", "ernie4_5"),
     *("hunyuan-dense", "olmo3", "exaone4", "minicpm"),
     *("cohere2", "command-r", "stablelm", "starcoder2", "lfm2"),
+    *("mamba2", "granitehybrid", "granitehybrid-experts", "falcon-h1", "nemotron_h"),
     *("mixtral", "qwen2moe", "olmoe", "granitemoe", "gpt-oss", "deepseek3", "qwen35", "qwen35moe", "qwen3next"),
 )
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]

@@ -512,10 +512,11 @@ def test_a_broken_file_is_one_of_our_errors(tmp_path: Path) -> None:
         load_model(path)
 
 
-def test_maxima() -> None:
-    assert maxima("decode", context=2048, chunk=512) == {"context": 2048}
-    assert maxima("prefill", context=2048, chunk=512) == {"context": 2048, "seq": 512, "outputs": 128}
-    assert maxima("prefill", context=64, chunk=64) == {"context": 64, "seq": 64, "outputs": 64}
+def test_maxima(tiny_llama: Path) -> None:
+    config = ModelConfig.from_gguf(GGUFFile(tiny_llama))
+    assert maxima(config, "decode", context=2048, chunk=512) == {"context": 2048}
+    assert maxima(config, "prefill", context=2048, chunk=512) == {"context": 2048, "seq": 512, "outputs": 128}
+    assert maxima(config, "prefill", context=64, chunk=64) == {"context": 64, "seq": 64, "outputs": 64}
 
 
 def test_module_is_a_graph(model: Model) -> None:

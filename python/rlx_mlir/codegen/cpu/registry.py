@@ -44,6 +44,7 @@ MODULES = (
     "attention",
     "kept_blocks",
     "recurrence",
+    "state_space",
     "conv",
     "conv2d_winograd",
     "conv2d_panels",

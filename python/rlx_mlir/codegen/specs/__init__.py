@@ -3,7 +3,7 @@
 
 from rlx_mlir.codegen.specs.attention import AttentionSpec, CacheSpec
 from rlx_mlir.codegen.specs.products import ProductSpec, QuantizeSpec
-from rlx_mlir.codegen.specs.sequence import ConvSpec, RecurrenceSpec
+from rlx_mlir.codegen.specs.sequence import ConvSpec, RecurrenceSpec, StateSpaceSpec
 from rlx_mlir.codegen.specs.tensors import (
     BroadcastSpec,
     BroadcastStep,
@@ -53,5 +53,6 @@ __all__ = [
     "SampleSpec",
     "ScanSpec",
     "SolveSpec",
+    "StateSpaceSpec",
     "TopKSpec",
 ]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What kernels along a sequence compute on any target: depthwise convolutions and recurrences."""
+"""What kernels along a sequence compute on any target: depthwise convolutions, recurrences and selective scans."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MAX_TAPS", "ConvSpec", "RecurrenceSpec"]
+__all__ = ["MAX_TAPS", "ConvSpec", "RecurrenceSpec", "StateSpaceSpec"]
 
 MAX_TAPS = 32
 """Taps are unrolled: more than these are left to generic code."""
@@ -43,3 +43,24 @@ class RecurrenceSpec:
     state_out: str | None
     operand_order: tuple[int, ...] | None = None
     by_step: bool = False
+
+
+@dataclass(frozen=True)
+class StateSpaceSpec:
+    """One `mir.selective_scan` after outlining: memref types as text, None where absent.
+
+    x, delta and result are [B, S, h] of f32, f16 or bf16, a is [h, n], b and c are [B, S, n], state and state_out
+    [B, h, n] of f32; n is static. `rate` is the number that all of a are, which is no operand then. `operand_order` is
+    that of `write_kernel`, for the operands that are there.
+    """
+
+    x: str
+    delta: str
+    a: str | None
+    b: str
+    c: str
+    state: str | None
+    result: str | None
+    state_out: str | None
+    operand_order: tuple[int, ...] | None = None
+    rate: float | None = None
