@@ -132,7 +132,8 @@ def _digits(grid: Grid) -> npt.NDArray[np.uint8]:
     """The digits of all words, [words, elements of a group]."""
     shifts = np.arange(grid.length, dtype=np.uint16) * np.uint16(grid.digit_bits)
     words = (grids.table(grid.table)[:, None] >> shifts).astype(np.uint8)
-    return np.bitwise_and(words, np.uint8((1 << grid.digit_bits) - 1), out=words)
+    words &= np.uint8((1 << grid.digit_bits) - 1)
+    return words
 
 
 def _groups(fmt: BlockFormat, x: Floats, w: Floats) -> _Groups:
@@ -283,7 +284,8 @@ def _codes(groups: _Groups, words: _Words) -> npt.NDArray[np.uint8]:
     assert grid is not None
     signs = groups.negative | (words.table[:, None] == 1)
     codes = _digits(grid)[words.index]
-    return np.bitwise_or(codes, signs.astype(np.uint8) << np.uint8(grid.digit_bits), out=codes)
+    codes |= signs.astype(np.uint8) << np.uint8(grid.digit_bits)
+    return codes
 
 
 __all__ = ["WordCodes", "quantised_words"]
