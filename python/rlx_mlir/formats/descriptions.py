@@ -351,11 +351,13 @@ class BlockFormat:
     def encodable(self) -> bool:
         """Whether a quantiser follows from the description: the dense weights, and blocks that hold nothing but scales,
         minima and integers. Beside minima these are unsigned, without offset; those of tables have one float for a
-        block."""
+        block. Words of grids are of sub-blocks with integers for scales, without minima."""
         if not self.is_weight or self.is_dense or self.rule:
             return self.is_weight
-        if self.grid is not None or self.trits is not None:
+        if self.trits is not None:
             return False
+        if self.grid is not None:
+            return self.minimum is None and self.scale is not None and bool(self.scale.planes)
         if self.values and (self.floats_per_block > 1 or self.float_type == "ue4m3"):
             return False
         planes = [plane for planes in (self.quants, *(part.planes for part in self.factors)) for plane in planes]

@@ -8,6 +8,7 @@ weights. All others are searched for what has a small squared error, weighted wh
 - Where integers scale sub-blocks (K-quants, iq4_xs), each sub-block first gets what it would have alone. Then d and
   dmin are the largest of them in the block divided by the largest integer, and integers and floats are improved in
   turns (`nested`).
+- Where codes are words of a grid, so are these, of which the best is found among all (`words`).
 
 What is too small for f16 scales becomes 0.
 
@@ -29,9 +30,10 @@ from ..dtypes import ml_dtypes
 from ..errors import InputError, UnsupportedError
 from .affine import round_away
 from .blocks import CHUNK, Bytes, field_bytes, get_format, insert_codes, insert_factor_integers, insert_floats
-from .descriptions import BYTE_FLOATS, BlockFormat
+from .descriptions import BYTE_FLOATS, BlockFormat, Scaled
 from .nested import levels_of, quantised_blocks
 from .search import Elements, best_line, best_scale, inverse
+from .words import quantised_words
 
 Floats = npt.NDArray[np.float32]
 
@@ -108,6 +110,8 @@ def _codes(fmt: BlockFormat, blocks: Floats, weights: Floats | None, out: Bytes)
         return {"sums": _with_sums, "ternary": _ternary}[fmt.rule](fmt, blocks, out)
     if fmt.float_type == "e8m0":
         return _by_powers(fmt, blocks, out)
+    if fmt.grid is not None:
+        return _words(fmt, blocks, weights, out)
     if any(part.planes for part in fmt.factors):
         return _nested(fmt, blocks, weights, out)
     if fmt.values or weights is not None:
@@ -115,9 +119,9 @@ def _codes(fmt: BlockFormat, blocks: Floats, weights: Floats | None, out: Bytes)
     return _simple(fmt, blocks, out)
 
 
-def _store_float(fmt: BlockFormat, out: Bytes, name: str, number: Floats, blocks: Floats) -> Floats:
-    """Stores ``number`` [rows, blocks, 1] in a field and returns it rounded to the field's type."""
-    dtype = np.dtype(fmt.field(name).dtype)
+def _store_float(fmt: BlockFormat, out: Bytes, what: Scaled, number: Floats, blocks: Floats) -> Floats:
+    """Stores ``number`` [rows, blocks, 1] as the float of a scale or minimum and returns it rounded to its type."""
+    dtype = np.dtype("<f2" if what.word else fmt.field(what.field).dtype)
     with np.errstate(over="ignore"):
         stored = number.astype(dtype)
     if not np.isfinite(stored).all():
@@ -126,7 +130,7 @@ def _store_float(fmt: BlockFormat, out: Bytes, name: str, number: Floats, blocks
         value = blocks.reshape(blocks.shape[0], -1)[row, column]
         word = f"f{8 * dtype.itemsize}"
         raise InputError(f"{fmt.name} has {word} scales, for which values[{row}, {column}], {value}, is too large")
-    field_bytes(fmt, out, name)[:] = stored.view(np.uint8)
+    insert_floats(fmt, out, what, np.ascontiguousarray(stored)[..., None].view(np.uint8))
     return stored.astype(np.float32)
 
 
@@ -156,9 +160,9 @@ def _simple(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
     else:
         d = np.maximum(x.max(axis=-1, keepdims=True), 0) / top
     assert fmt.scale is not None
-    _store_float(fmt, out, fmt.scale.field, d, x)
+    _store_float(fmt, out, fmt.scale, d, x)
     if fmt.minimum is not None:
-        _store_float(fmt, out, fmt.minimum.field, low * fmt.minimum_sign, x)
+        _store_float(fmt, out, fmt.minimum, low * fmt.minimum_sign, x)
     scaled = (x - low) * _quotient(np.ones_like(d), d)
     if fmt.signed:  # half away from zero
         return np.trunc(scaled + np.copysign(np.float32(0.5), scaled)).astype(np.int8).view(np.uint8)
@@ -173,11 +177,24 @@ def _nested(fmt: BlockFormat, blocks: Floats, weights: Floats | None, out: Bytes
     for what, d, integers in ((fmt.scale, found.d, found.scales), (fmt.minimum, found.dmin, found.minima)):
         if what is None or d is None or integers is None:
             continue
-        _store_float(fmt, out, what.field, np.ldexp(d / np.float32(fmt.unit), exponents).reshape(shape), blocks)
+        _store_float(fmt, out, what, np.ldexp(d / np.float32(fmt.unit), exponents).reshape(shape), blocks)
         if what.planes:
             insert_factor_integers(fmt, out, what, integers.astype(np.int16).reshape(*shape[:2], -1))
     q = found.q.transpose(1, 2, 0).reshape(blocks.shape)
     return _codes_of(fmt, q)
+
+
+def _words(fmt: BlockFormat, blocks: Floats, weights: Floats | None, out: Bytes) -> Bytes:
+    """Stores scales of blocks whose codes are words; returns the codes [rows, blocks, block]."""
+    assert fmt.scale is not None
+    flat = blocks.reshape(-1, fmt.block)
+    _, exponents = np.frexp(np.abs(flat).max(axis=1))
+    each = np.ones_like(flat) if weights is None else np.broadcast_to(weights, blocks.shape).reshape(flat.shape)
+    found = quantised_words(fmt, np.ldexp(flat, -exponents[:, None]), each, exponents)
+    shape = (*blocks.shape[:2], 1)
+    _store_float(fmt, out, fmt.scale, np.ldexp(found.d / np.float32(fmt.unit), exponents).reshape(shape), blocks)
+    insert_factor_integers(fmt, out, fmt.scale, found.scales.astype(np.int16).reshape(*shape[:2], -1))
+    return found.codes.reshape(blocks.shape)
 
 
 def _elements(blocks: Floats, sub: int, weights: Floats | None) -> tuple[Elements, np.ndarray]:
@@ -212,7 +229,7 @@ def _with_sums(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
     with np.errstate(over="ignore"):
         inverse = _quotient(np.full_like(x[..., :1], -127), _largest(x))
     inverse = np.where(np.isinf(inverse), np.float32(0), inverse)
-    _store_float(fmt, out, fmt.scale.field, _quotient(np.ones_like(inverse), inverse), x)
+    _store_float(fmt, out, fmt.scale, _quotient(np.ones_like(inverse), inverse), x)
     q = np.rint(x * inverse).clip(-128, 127).astype(np.int8)
     sums = q.reshape(*q.shape[:2], -1, 16).sum(axis=-1, dtype="<i2")
     field_bytes(fmt, out, "bsums")[:] = sums.view(np.uint8)
@@ -223,7 +240,7 @@ def _ternary(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
     """The scale is the largest magnitude, the codes are 0, 1 and 2."""
     assert fmt.scale is not None
     d = np.abs(x).max(axis=-1, keepdims=True)
-    _store_float(fmt, out, fmt.scale.field, d, x)
+    _store_float(fmt, out, fmt.scale, d, x)
     return (round_away(x * _quotient(np.ones_like(d), d)) + 1).astype(np.uint8)
 
 
@@ -259,19 +276,19 @@ def _searched(fmt: BlockFormat, blocks: Floats, weights: Floats | None, out: Byt
 
     unit = np.float32(fmt.unit)
 
-    def stored(field: str, number: Floats) -> Floats:
+    def stored(what: Scaled, number: Floats) -> Floats:
         whole = np.ldexp(number / unit, exponents).reshape(shape)
-        return np.ldexp(_store_float(fmt, out, field, whole, blocks).reshape(-1), -exponents) * unit
+        return np.ldexp(_store_float(fmt, out, what, whole, blocks).reshape(-1), -exponents) * unit
 
     if fmt.minimum is None:
         starts = [
             own.largest / np.float32(end * near) for end in (levels.least, levels.most) for near in _NEAR_AN_END if end
         ]
-        d = stored(fmt.scale.field, best_scale(own, levels, starts, 2))
+        d = stored(fmt.scale, best_scale(own, levels, starts, 2))
         x = own.x
     else:
         scale, minimum = best_line(own, levels.most, _NEAR_AN_END, 2, below=False)
-        d = stored(fmt.scale.field, scale)
-        x = own.x - stored(fmt.minimum.field, minimum * fmt.minimum_sign) * np.float32(fmt.minimum_sign)
+        d = stored(fmt.scale, scale)
+        x = own.x - stored(fmt.minimum, minimum * fmt.minimum_sign) * np.float32(fmt.minimum_sign)
     q = levels.nearest(x, inverse(d))
     return _codes_of(fmt, q.T.reshape(blocks.shape))

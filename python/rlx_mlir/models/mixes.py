@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ..errors import InputError, did_you_mean
 from ..formats import get_format
 from .config import ModelConfig
-from .quantised import quantised_type
+from .quantised import NEEDS_IMPORTANCE, quantised_type
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Mix:
         name: in lower case.
         most: the type of most matrices.
         number: as `general.file_type` has it.
-        head: the type of the output matrix; `most` where it is empty.
+        head: the type of the output matrix.
+        table: that of the embedding table; `most` where it is empty.
         dense: all matrices get `most`, a type without blocks.
     """
 
@@ -33,6 +34,7 @@ class Mix:
     most: str
     number: int
     head: str = "q6_k"
+    table: str = ""
     dense: bool = field(default=False)
 
 
@@ -57,6 +59,16 @@ MIXES: Mapping[str, Mix] = {
         Mix("q5_k_s", "q5_k", 16),
         Mix("q5_k_m", "q5_k", 17),
         Mix("q6_k", "q6_k", 18),
+        Mix("iq1_s", "iq1_s", 24, head="q5_k", table="q2_k"),
+        Mix("iq1_m", "iq1_m", 31, head="q5_k", table="q2_k"),
+        Mix("iq2_xxs", "iq2_xxs", 19, head="q5_k", table="q2_k"),
+        Mix("iq2_xs", "iq2_xs", 20, head="q5_k", table="q2_k"),
+        Mix("iq2_s", "iq2_xs", 28, head="q5_k", table="iq3_s"),
+        Mix("iq2_m", "iq2_s", 29, head="q5_k", table="iq3_s"),
+        Mix("iq3_xxs", "iq3_xxs", 23, head="q5_k", table="iq3_s"),
+        Mix("iq3_xs", "iq3_s", 22),
+        Mix("iq3_s", "iq3_s", 26),
+        Mix("iq3_m", "iq3_s", 27),
         Mix("iq4_nl", "iq4_nl", 25),
         Mix("iq4_xs", "iq4_xs", 30),
     )
@@ -80,6 +92,12 @@ def gets_more(layer: int, layers: int) -> bool:
     one between."""
     eighth = layers // 8
     return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
+
+
+_OF_THREE = ("iq3_xxs", "iq3_xs", "iq3_s", "iq3_m")
+
+_WIDENING = tuple(f"ffn_{word}{of}" for word in ("gate", "up") for of in ("", "_exps", "_shexp"))
+"""The matrices before the product that `ffn_down` multiplies."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +142,8 @@ class Rules:
             return self.mix.most
         if name == "output.weight" or (self.tied and name == "token_embd.weight"):
             return self.mix.head
+        if name == "token_embd.weight":
+            return self.mix.table or self.mix.most
         _, _, rest = name.partition("blk.")
         layer, _, own = rest.partition(".")
         kind = own.removesuffix(".weight")
@@ -132,20 +152,33 @@ class Rules:
         rule = {
             "attn_v": self._values,
             "attn_k": self._keys,
+            "attn_q": self._queries,
             "attn_qkv": self._values,  # the values are a part of it
             "attn_output": self._output,
             "ffn_down": self._down,
             "ffn_down_exps": self._down,
             "ffn_down_shexp": self._down,
+            **dict.fromkeys(_WIDENING, self._up),
         }.get(kind)
         return rule(int(layer)) if rule is not None else self.mix.most
 
+    @property
+    def _small(self) -> str:
+        """What mixes of one or two bits give the matrices that get more; empty in other mixes."""
+        if not self.mix.most.startswith(("iq1", "iq2")):
+            return ""
+        return "iq3_s" if self.mix.name in ("iq2_s", "iq2_m") else "q2_k"
+
     def _values(self, layer: int) -> str:
         mix, most = self.mix.name, self.mix.most
+        if self._small:
+            return "q4_k" if self.grouped >= 4 or self.experts >= 4 else self._small
         if mix == "q2_k":
             most = "q4_k" if self.grouped >= 4 else "q3_k"
-        elif mix == "q2_k_s" and self.grouped >= 4:
+        elif mix == "iq3_m" or (mix in ("q2_k_s", "iq3_xxs", "iq3_xs", "iq3_s") and self.grouped >= 4):
             most = "q4_k"
+        elif mix == "iq3_xxs":
+            most = "iq3_xxs" if self.has_importance else "iq3_s"
         elif mix == "q3_k_m":
             most = "q5_k" if layer < 2 else "q4_k"
         elif mix == "q3_k_l" or (most.startswith("iq4") and self.grouped >= 4):
@@ -159,16 +192,33 @@ class Rules:
         return "q8_0" if self.experts == 8 else most
 
     def _keys(self, layer: int) -> str:
-        return "q8_0" if self.experts == 8 else self.mix.most
+        if self.experts == 8:
+            return "q4_k" if self._small else "q8_0"
+        return self._queries(layer)
+
+    def _queries(self, layer: int) -> str:
+        return {"iq3_xs": "iq3_xxs", "iq3_xxs": "iq2_s"}.get(self.mix.name, self.mix.most)
 
     def _output(self, layer: int) -> str:
         if self.experts == 8:
             widened = ("q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m", "iq4_nl", "iq4_xs")
-            return "q5_k" if self.mix.name in widened else self.mix.most
-        return {"q2_k": "q3_k", "q3_k_m": "q4_k", "q3_k_l": "q5_k"}.get(self.mix.name, self.mix.most)
+            return "q5_k" if self._small or self.mix.name in (*widened, *_OF_THREE) else self.mix.most
+        other = {"q2_k": "q3_k", "q3_k_m": "q4_k", "q3_k_l": "q5_k", "iq3_xxs": "iq3_s", "iq3_m": "q4_k"}
+        other |= {"iq1_s": "iq2_xxs", "iq1_m": "iq2_xxs", "iq2_s": "iq3_s", "iq2_m": "iq3_s"}
+        return other.get(self.mix.name, self.mix.most)
+
+    def _up(self, layer: int) -> str:
+        outer = layer < self.layers // 8 or layer >= 7 * self.layers // 8
+        return "iq3_xxs" if self.mix.name == "iq3_xs" and not outer else self.mix.most
 
     def _down(self, layer: int) -> str:
         mix, most, first = self.mix.name, self.mix.most, layer < self.layers // 8
+        if self._small:
+            return self._small if first else most
+        if mix == "iq3_xxs" and not self.has_importance:
+            return "q4_k" if first else "q3_k"
+        if mix == "iq3_m" and (first or (self.experts == 8 and gets_more(layer, self.layers))):
+            return "q4_k"
         if mix == "q2_k":
             return "q3_k"
         if mix == "q3_k_m":
@@ -203,4 +253,12 @@ def is_quantised(name: str, dimensions: int) -> bool:
     return dimensions >= 2 and name.endswith(".weight") and not name.endswith(("_norm.weight", "ffn_gate_inp.weight"))
 
 
-__all__ = ["MIXES", "Mix", "Rules", "gets_more", "is_quantised", "named_mix"]
+def needs_importance(mix: Mix, name: str, own: str) -> bool:
+    """Whether a matrix of a type is only quantised by an importance matrix: one of at most two bits, or of the three of
+    iq3_xxs, but for the embedding table and the output matrix."""
+    if name in ("output.weight", "token_embd.weight"):
+        return False
+    return own in NEEDS_IMPORTANCE or (own == "q2_k" and mix.name == "q2_k_s")
+
+
+__all__ = ["MIXES", "Mix", "Rules", "gets_more", "is_quantised", "named_mix", "needs_importance"]

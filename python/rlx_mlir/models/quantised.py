@@ -29,12 +29,20 @@ from ..runtime import prepared_cache
 from .config import VECTOR_TYPES, WEIGHT_TYPES, ModelConfig
 from .weights import raw_rows, replaced_weights
 
-QUANTISED = tuple(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.name in WEIGHT_TYPES and fmt.encodable)
+NEEDS_IMPORTANCE = ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs")
+"""Types of so few bits that matrices are of use only where errors count by an importance matrix."""
+
+QUANTISED = tuple(
+    fmt.name
+    for fmt in FORMATS_BY_ID.values()
+    if fmt.name in WEIGHT_TYPES and fmt.encodable and fmt.name not in NEEDS_IMPORTANCE
+)
 """Types that matrices can be quantised to."""
 
 _WIDER = {
     **{"q2_k": "q4_0", "q3_k": "q4_0", "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0", "q8_k": "q8_0"},
-    **{"tq1_0": "q4_0", "tq2_0": "q4_0", "q1_0": "q4_0", "iq4_xs": "iq4_nl"},
+    **{"tq1_0": "q4_0", "tq2_0": "q4_0", "q1_0": "q4_0"},
+    **dict.fromkeys((*NEEDS_IMPORTANCE, "iq3_s", "iq4_xs"), "iq4_nl"),
 }
 """What a matrix becomes whose rows aren't a multiple of the type's blocks: a type of blocks of 32, with more bits."""
 
@@ -56,6 +64,8 @@ def quantised_type(kind: str, k: int) -> str | None:
 
 def check_quantize(kind: str) -> str:
     """The type; InputError for one that matrices can't be quantised to."""
+    if kind in NEEDS_IMPORTANCE:
+        raise InputError(f"'quantize' can't be {kind!r}, which needs an importance matrix: `rlx quantize` takes one")
     if kind not in QUANTISED:
         raise InputError(f"'quantize' must be one of {', '.join(sorted(QUANTISED))}, but is {kind!r}")
     return kind

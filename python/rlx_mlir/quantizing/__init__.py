@@ -48,7 +48,7 @@ def quantize(
         source = Source.of(file)
         found = importance
         if found is not None and not isinstance(found, Importance):
-            plan(source, mix)  # before a text is run through the model
+            plan(source, mix, has_importance=True)  # before a text is run through the model
             check_place(Path(output))
             found = importance_of(found, file, threads=threads)
         return quantize_file(source, output, mix, importance=found, threads=threads, progress=progress)

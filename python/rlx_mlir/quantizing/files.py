@@ -17,7 +17,7 @@ from rlx_mlir.formats import get_format
 from rlx_mlir.formats.pieces import encoded_pieces
 from rlx_mlir.frontends.gguf import Tensor, write_gguf
 from rlx_mlir.frontends.model_file import MetadataValue, TensorInfo, refuse_itself
-from rlx_mlir.models.mixes import Mix, Rules, is_quantised, named_mix
+from rlx_mlir.models.mixes import Mix, Rules, is_quantised, named_mix, needs_importance
 from rlx_mlir.quantizing.importance import Importance
 from rlx_mlir.quantizing.sources import Source
 from rlx_mlir.runtime.shown import size_text
@@ -74,6 +74,25 @@ class Plan:
         """Tensors that were rounded before, to blocks of another type: their errors add up."""
         return sum(tensor.type != tensor.source and get_format(tensor.source).dense is None for tensor in self.tensors)
 
+    @property
+    def needing(self) -> tuple[Planned, ...]:
+        """Tensors that are only quantised by an importance matrix."""
+        return tuple(t for t in self.tensors if t.type != t.source and needs_importance(self.mix, t.name, t.type))
+
+    def check(self, importance: Importance | None) -> None:
+        """InputError where a tensor lacks the importance matrix that its type needs."""
+        for tensor in self.needing:
+            if importance is None:
+                raise InputError(
+                    f"the mix {self.mix.name} needs an importance matrix, a file or a text to make one of: "
+                    f"'{tensor.name}' would be {tensor.type}, whose few bits must go where they count"
+                )
+            if not importance.has(tensor.name):
+                raise InputError(
+                    f"{importance.origin} says nothing of '{tensor.name}', which would be {tensor.type}, a type that "
+                    "needs an importance matrix"
+                )
+
     def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
         return {
@@ -81,6 +100,7 @@ class Plan:
             "bytes": self.nbytes,
             "bits_per_weight": self.bits,
             "requantised": self.requantised,
+            "needs_importance": len(self.needing),
             "tensors": [
                 {"name": t.name, "shape": list(t.shape), "from": t.source, "type": t.type, "bytes": t.nbytes}
                 for t in self.tensors
@@ -123,8 +143,8 @@ def quantize_file(
         progress: is told how far it is.
 
     Returns what is in it. Raises InputError where there is no such mix, the output is the model itself, the disk has
-    too little room, or the importance matrix is another model's; GGUFError for weights that aren't finite; OSError
-    where it can't be written.
+    too little room, or the importance matrix is another model's, or lacks what a type of few bits needs; GGUFError for
+    weights that aren't finite; OSError where it can't be written.
     """
     planned = plan(source, mix, has_importance=importance is not None)
     target = Path(output)
@@ -132,6 +152,7 @@ def quantize_file(
     _check_room(target, planned.nbytes + _SPARE)
     if importance is not None:
         importance.check(source.file.tensors)
+    planned.check(importance)
     done = 0
 
     def pieces(info: TensorInfo, tensor: Planned) -> Iterator[np.ndarray]:

@@ -54,11 +54,16 @@ class Importance:
     origin: str
     chunks: int
 
+    def has(self, name: str) -> bool:
+        """Whether they say anything of a weight."""
+        found = self.squares.get(name)
+        return found is not None and bool(found.any())
+
     def of(self, name: str, matrices: int, k: int) -> Floats | None:
         """Those of a weight, [matrices, k]; None where there are none, or all are 0."""
-        found = self.squares.get(name)
-        if found is None or not found.any():
+        if not self.has(name):
             return None
+        found = self.squares[name]
         return np.broadcast_to(found, (matrices, k)) if len(found) == 1 else found
 
     def check(self, tensors: Mapping[str, TensorInfo]) -> None:

@@ -53,6 +53,8 @@ def quantize(
         # A wrong name is said before a text is run through the model.
         planned = plan(source, type, has_importance=imatrix is not None)
         importance = None
+        if imatrix is None and not dry_run:
+            planned.check(None)
         if output is not None and not dry_run:
             with writing(output):
                 check_place(output)
@@ -98,4 +100,6 @@ def _summary(planned: Plan, output: Path | None, dry_run: bool) -> list[str]:
         lines.append(
             f"{planned.requantised} tensors were rounded to blocks before: errors add up; a file of f16 has none"
         )
+    if dry_run and planned.needing:
+        lines.append(f"{len(planned.needing)} tensors need an importance matrix, '--imatrix'")
     return lines if dry_run else [*lines, str(output)]

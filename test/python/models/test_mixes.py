@@ -48,7 +48,8 @@ def test_types_are_those_of_llama_cpp(model: dict[str, Any]) -> None:
 def test_names_of_mixes() -> None:
     assert named_mix("Q4_K_M") is MIXES["q4_k_m"]
     assert named_mix("q5_k").name == "q5_k_m"
-    assert [MIXES[name].number for name in ("f16", "q8_0", "q4_k_m", "iq4_xs", "bf16")] == [1, 7, 15, 30, 32]
+    numbers = {"f16": 1, "q8_0": 7, "q4_k_m": 15, "iq4_xs": 30, "iq2_m": 29, "bf16": 32}
+    assert {name: MIXES[name].number for name in numbers} == numbers
     with pytest.raises(
         InputError, match=r"there is no mix 'q4_k_x' \(did you mean 'q4_k_[sm]'\?\); there are f32, f16"
     ):

@@ -133,6 +133,45 @@ def test_what_cannot_be_written(dense: Path, tmp_path: Path, monkeypatch: pytest
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.parametrize("mix", ["iq1_s", "iq2_xs", "iq3_xxs", "iq3_m"])
+def test_types_of_few_bits(dense: Path, tmp_path: Path, mix: str) -> None:
+    """They are those of the mix, and errors count by the matrix that they need."""
+    output = tmp_path / "q.gguf"
+    rng = np.random.default_rng(3)
+    with GGUFFile(dense) as model:
+        values = {name: model.dequantize(name) for name, info in model.tensors.items() if len(info.shape) == 2}
+    squares = {name: np.exp(rng.standard_normal((1, 256))).astype(np.float32) for name in values if "blk" in name}
+    found = quantize(dense, output, mix, importance=Importance(squares, "these", 1))
+    types = {tensor.name: tensor.type for tensor in found.tensors}
+    assert types["blk.1.ffn_up.weight"] == {"iq3_m": "iq3_s"}.get(mix, mix)
+    with GGUFFile(output) as file:
+        assert file.metadata["general.file_type"] == {"iq1_s": 24, "iq2_xs": 20, "iq3_xxs": 23, "iq3_m": 27}[mix]
+        for name, own in squares.items():
+            rows = file.tensor(name).reshape(len(values[name]), -1)
+            np.testing.assert_array_equal(rows, encode(types[name], values[name], weights=own[0]))
+    if mix == "iq3_m":
+        assert not quantize(dense, output, mix).needing
+        return
+    output.unlink()
+    first = found.needing[0]
+    with pytest.raises(
+        InputError, match=rf"mix {mix} needs an importance matrix, .* '{first.name}' would be {first.type}"
+    ):
+        quantize(dense, output, mix)
+    squares.pop(first.name)
+    with pytest.raises(InputError, match=rf"these says nothing of '{first.name}', which would be {first.type}"):
+        quantize(dense, output, mix, importance=Importance(squares, "these", 1))
+    assert not output.exists()
+
+
+def test_the_command_asks_for_an_importance_matrix(dense: Path, tmp_path: Path) -> None:
+    said = rlx("quantize", dense, "-o", tmp_path / "q.gguf", "--type", "iq2_xxs", status=1).stderr
+    assert "the mix iq2_xxs needs an importance matrix" in said
+    lines = rlx("quantize", dense, "--type", "q2_k_s", "--dry-run").stdout.splitlines()
+    assert lines[-1] == "14 tensors need an importance matrix, '--imatrix'"
+    assert not (tmp_path / "q.gguf").exists()
+
+
 def test_the_command(dense: Path, tmp_path: Path) -> None:
     output = tmp_path / "q.gguf"
     lines = rlx("quantize", dense, "--type", "Q4_K_S", "--dry-run").stdout.splitlines()
