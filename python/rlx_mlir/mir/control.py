@@ -26,6 +26,7 @@ from rlx_mlir.mir.linalg import (
     for_each,
     generic,
     index_constant,
+    kept_in,
     plus,
     size_of,
     sizes_of,
@@ -302,13 +303,6 @@ def region_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _kept(source: ir.Value, target: ir.Value) -> ir.Value:
-    """The source in the memory of the target: what is carried stays where it is."""
-    kept = bufferization.MaterializeInDestinationOp(target.type, source, target)
-    value: ir.Value = kept.results[0]
-    return value
-
-
 def _cast(value: ir.Value, type: ir.Type) -> ir.Value:
     """The same tensor under a type that says more or less of its sizes."""
     return value if value.type == type else tensor.CastOp(type, value).result
@@ -348,7 +342,7 @@ def _carry(values: Sequence[ir.Value], targets: Sequence[ir.Value], block: ir.Bl
         owner = value.owner
         fresh = not isinstance(owner, ir.Block) and owner.operation.block == block and owner.name.startswith("mir.")
         own.append(value if fresh and not isinstance(owner.opview, (*_VIEWS, mir.IfOp)) else _own_copy(value))
-    return [_kept(value, target) for value, target in zip(own, targets, strict=True)]
+    return [kept_in(value, target) for value, target in zip(own, targets, strict=True)]
 
 
 def _result_sizes(op: ir.AnyOp, number: int) -> list[SizeLike]:

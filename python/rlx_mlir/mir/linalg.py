@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from mlir.dialects import arith, scf, tensor
+from mlir.dialects import arith, bufferization, scf, tensor
 from mlir.dialects import linalg as dialect
 
 from rlx_mlir import ir
@@ -454,6 +454,15 @@ def for_each(
     with ir.InsertionPoint(loop.body):
         scf.YieldOp(list(body(loop.induction_variable, *loop.inner_iter_args)))
     return list(loop.results)
+
+
+def kept_in(source: ir.Value, target: ir.Value) -> ir.Value:
+    """The source in the memory of the target, which a loop carries.
+
+    A loop nest with `target` as its destination isn't enough: where it doesn't read it, passes give it another.
+    """
+    kept: ir.Value = bufferization.MaterializeInDestinationOp(target.type, source, target).results[0]
+    return kept
 
 
 def count_as(sizes: Sequence[SizeLike], type: ir.Type) -> Scalar:

@@ -82,3 +82,15 @@ def test_other_orders_are_generic(dtype: str) -> None:
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_ptx_assembles(chip: str) -> None:
     assemble(rlx.emit(graph(262144, 64, "f32"), "ptx", target="nvptx", chip=chip), chip)
+
+
+def test_rows_of_symbolic_lengths() -> None:
+    module = rlx.GraphModule.mir("sorted")
+    x = module.input("x", ["a", "n"], "f32")
+    values, indices = module.top_k(x, x.shape[1])
+    module.set_outputs({"values": values, "indices": indices, "last": module.top_k(x, 2, smallest=True)[1]})
+    with emulated_device("sm_90"):
+        executable = rlx.compile(module, target="cuda", cache=False, maxima={"n": 40})
+        for shape in ((0, 3), (1, 2), (2, 5), (3, 32)):
+            check(module, executable, numbers(shape, "f32"))
+        del executable
