@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rlx_mlir import ir
-from rlx_mlir.mir.linalg import SizeLike, as_index, empty, for_each, generic, sizes_of
+from rlx_mlir.mir.linalg import SizeLike, as_index, empty, for_each, generic, sizes_of, write_slice
 from rlx_mlir.mir.scalars import Scalar, element, extract, index
 
 
@@ -33,11 +33,9 @@ def positions_in_order(keys: ir.Value) -> ir.Value:
     return source
 
 
-def _made(sizes: Sequence[SizeLike], body: Callable[[Scalar], Scalar], into: ir.Value | None = None) -> ir.Value:
-    """Positions, each of which a function of its place gives, where another tensor was."""
-    loops = range(len(sizes))
-    target = empty(sizes, element("i32")) if into is None else into
-    found: ir.Value = generic(len(sizes), [], [(target, loops)], body)
+def _made(sizes: Sequence[SizeLike], body: Callable[[Scalar], Scalar]) -> ir.Value:
+    """Positions, each of which a function of its place gives."""
+    found: ir.Value = generic(len(sizes), [], [(empty(sizes, element("i32")), range(len(sizes)))], body)
     return found
 
 
@@ -57,17 +55,15 @@ def _by_exchanges(keys: ir.Value) -> ir.Value:
         doublings = doublings + (count > (1 << number)).select(count.like(1), 0)
     long = [*sizes[:-1], (count.like(1) << doublings).value]
 
-    def stage(number: ir.Value, source: ir.Value, other: ir.Value) -> list[ir.Value]:
-        def exchange(done: ir.Value, source: ir.Value, other: ir.Value) -> list[ir.Value]:
+    def stage(number: ir.Value, source: ir.Value) -> list[ir.Value]:
+        def exchange(done: ir.Value, source: ir.Value) -> list[ir.Value]:
             step = _Exchange(keys, source, rank, count, Scalar(number) + 1, Scalar(number) - Scalar(done))
-            other = _made(long, step, other)
-            # What a loop carries stays where it is.
-            return [_made(long, lambda _: extract(other, [index(dim) for dim in range(rank)]), source), other]
+            # What a loop carries stays where it is: as a part of itself, which no pass gives another place.
+            return [write_slice(_made(long, step), source, [0] * rank, long)]
 
-        return for_each(0, (Scalar(number) + 1).value, [source, other], exchange)
+        return for_each(0, (Scalar(number) + 1).value, [source], exchange)
 
-    start = [_made(long, lambda _: index(rank - 1).to("i32")), empty(long, element("i32"))]
-    return for_each(0, doublings.value, start, stage)[0]
+    return for_each(0, doublings.value, [_made(long, lambda _: index(rank - 1).to("i32"))], stage)[0]
 
 
 class _Exchange:
