@@ -6,7 +6,8 @@ and writes the next ones there, so that steps follow each other without the host
 that were chosen, of which the host reads a part whenever a batch of steps is over, while the next batch runs.
 
 Steps that turn out to come after a stop have written keys and values of positions that nobody reads: what comes later
-writes them again.
+writes them again. States of layers (`delta`) they have moved on, which don't go back: copies on the GPU are noted now and
+then, from the last one of which the steps that count are taken again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..runtime.description import RunArray
+from .memory import copied
 from .sampling import Sampler
 
 if TYPE_CHECKING:
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
 MOST_AHEAD = 8
 """Steps of a batch, which is one CUDA graph where it has as many. Two batches are under way at most, so that fewer than
 three times as many steps come to nothing."""
+NOTED_EVERY = 64
+"""Steps after which states are noted again: more than come to nothing, so that one of the last two copies is of tokens
+that stay. A copy waits for the steps under way."""
+MOST_NOTED = 2
+"""Copies that are kept."""
 
 
 class Ahead:
@@ -36,6 +44,7 @@ class Ahead:
         self,
         executable: CudaExecutable,
         caches: Mapping[str, DeviceArray],
+        states: Mapping[str, DeviceArray],
         *,
         context: int,
         vocab: int,
@@ -46,7 +55,7 @@ class Ahead:
 
         Args:
             executable: of the module `decode`.
-            caches: those of the sequence.
+            caches, states: those of the sequence; states where layers have such.
             context, vocab: positions of the caches, and how many logits there are.
             candidates: among how many of the largest logits a step chooses.
             turn: held while steps are started.
@@ -64,14 +73,16 @@ class Ahead:
         self._known = np.zeros(1, np.int32)
         steps = [
             executable.bind(
-                {"tokens": self._tokens[own], "pos": self._positions[own], **self.inputs, **caches},
+                {"tokens": self._tokens[own], "pos": self._positions[own], **self.inputs, **caches, **states},
                 outputs={"logits": self.logits, "token": self._tokens[1 - own], "next": self._positions[1 - own]},
-                donate=["chosen", *caches],
+                donate=["chosen", *caches, *states],
                 known={"pos": self._known},
             )
             for own in range(2)
         ]
         self._loop = executable.loop(steps)
+        self._states = states
+        self._noted: deque[tuple[int, dict[str, RunArray]]] = deque()
         self._parity = 0
         self._pos = 0  # of the token that the next step reads
         self._left = 0  # steps that may be started
@@ -93,6 +104,12 @@ class Ahead:
         self.controls.write(sampler.controls(self._candidates)[None])
         self.draws.part(pos, pos + most).write(sampler.draws(most))
         self._parity, self._pos, self._left, self._size = 0, pos, most, 1
+        self._noted.clear()
+        self._note()
+
+    def noted(self, count: int) -> tuple[int, Mapping[str, RunArray]]:
+        """The states of at most `count` tokens, as many as were chosen and asked for, and of how many they are."""
+        return next(own for own in reversed(self._noted) if own[0] <= count)
 
     def next(self) -> int:
         """The token of the next step; negative where none can be chosen. Raises DeviceError where a step failed."""
@@ -108,8 +125,20 @@ class Ahead:
             while self._left and len(self._batches) < 2:
                 self._issue()
 
+    def _note(self) -> None:
+        """Notes the states behind all steps that were started."""
+        if len(self._noted) < MOST_NOTED:
+            self._noted.append((self._pos, {name: copied(array) for name, array in self._states.items()}))
+            return
+        _, arrays = self._noted.popleft()
+        for name, array in arrays.items():
+            array.write(self._states[name])
+        self._noted.append((self._pos, arrays))
+
     def _issue(self) -> None:
         """Starts a batch: the first is of one step, so that a stream of text begins soon, and later ones are longer."""
+        if self._states and self._pos - self._noted[-1][0] >= NOTED_EVERY:
+            self._note()
         count = min(self._size, self._left)
         first = self._pos
         self._pos += count
@@ -121,4 +150,4 @@ class Ahead:
         self._batches.append(self.chosen.part(first, first + count))
 
 
-__all__ = ["MOST_AHEAD", "Ahead"]
+__all__ = ["MOST_AHEAD", "NOTED_EVERY", "Ahead"]

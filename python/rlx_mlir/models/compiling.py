@@ -13,7 +13,7 @@ from typing import cast
 
 from ..activations import AUTO
 from ..checks import Option
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..limits import in_threads
 from ..runtime.artifact import Artifact
 from . import decoder
@@ -59,10 +59,6 @@ def compiled_model(
     source = open_source(path_or_name, target=target, cache=cache, **options)
     if folder is not None:
         folder.check(source.config)
-    if target == "cuda" and (source.config.delta is not None or source.config.predicts):
-        raise UnsupportedError(
-            f"'{source.file.path}': models whose layers have states, or predict further tokens, run on CPUs alone"
-        )
     team = threads
     if threads is None and target == "cpu":  # measured before anything else takes the processor's time
         team = decode_threads(source.config.read_bytes, source.activations, cache=cache)

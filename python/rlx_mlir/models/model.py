@@ -217,11 +217,9 @@ class Model(Core):
     def restore(self, path: str | os.PathLike[str]) -> Session:
         """The session that `Session.save` wrote, which goes on with the same bits on a machine of the same kind.
 
-        Raises SafetensorsError where the file isn't one, or is of another model or other options; UnsupportedError on
-        GPUs.
+        Raises SafetensorsError where the file isn't one, or is of another model or other options.
         """
         session = Session(self)
-        session.need_host("restore")
         state = saved.read(checks.path("path", path), self)
         session.states.load(state.states)
         session.load(state.tokens, state.prefilled, [state.caches], state.logits)

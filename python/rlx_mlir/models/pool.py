@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .caches import CacheType
-from .session import copy_rows
+from .memory import copy_rows
 
 
 class Pool:

@@ -21,6 +21,7 @@ from .caches import CacheType, cache_types
 from .choosing import Chooser
 from .core import Core, Prompt
 from .generation import Generation, Options, pieces
+from .memory import copy_first_rows, copy_rows, first_rows
 from .prefixes import common
 from .programs import MAX_OUTPUTS
 from .sampling import Sampler
@@ -42,8 +43,8 @@ class Session:
     same function computed in two orders: a token has the bits of the program that processed it, however the calls were
     cut and whatever else runs. So a fork, or what `restore` gives, goes on with the same bits as the session itself.
 
-    A session is for one thread at a time; sessions of a model take turns at its code, a chunk or a token each. On a GPU
-    `fork`, `save` and `extend` raise UnsupportedError.
+    A session is for one thread at a time; sessions of a model take turns at its code, a chunk or a token each. Models on
+    a GPU have no `extend`; forks are copies in the GPU's memory.
 
     Where layers have states in place of keys and values (`delta`), `truncate` goes back to tokens of the last `extend`,
     or to none: UnsupportedError for others.
@@ -168,13 +169,13 @@ class Session:
 
     def fork(self) -> Session:
         """Another session with the same tokens, keys, values and logits; each goes on by itself."""
-        self.need_host("fork")
         other = Session(self.model)
-        count = len(self._tokens)
-        logits = self._logits[0, 0] if self._has_logits else None
+        logits = self._logits[0, 0].copy() if self._has_logits else None
         self._settle()
         other.states.load(self.states.arrays)
-        other.load(self._tokens, self.prefilled, [self.rows(count)], logits)
+        for name, cache in self.caches.items():
+            copy_first_rows(cache, other.caches[name], len(self._tokens))
+        other.load(self._tokens, self.prefilled, [], logits)
         return other
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -184,9 +185,9 @@ class Session:
         The file is of safetensors' format, about as large as keys and values are. Raises OSError where it can't be
         written.
         """
-        self.need_host("save")
         checks.path("path", path)
         count = len(self._tokens)
+        logits = self._logits[0, 0].copy() if self._has_logits else None
         self._settle()
         saved.write(
             path,
@@ -194,15 +195,15 @@ class Session:
             tokens=self._tokens,
             prefilled=self.prefilled,
             caches=self.rows(count),
-            states=self.states.arrays,
-            logits=self._logits[0, 0] if self._has_logits else None,
+            states={name: np.asarray(array) for name, array in self.states.arrays.items()},
+            logits=logits,
         )
 
     # What generation and the engine use -----------------------------------------------------------------
 
     def rows(self, count: int) -> dict[str, np.ndarray]:
-        """Keys and values of the first tokens, [count, width], by name: views."""
-        return {name: cache[0, :count] for name, cache in self.caches.items()}
+        """Keys and values of the first tokens, [count, width], by name, on the host: views where they are there."""
+        return {name: first_rows(cache, count) for name, cache in self.caches.items()}
 
     def load(
         self, tokens: Sequence[int], prefilled: int, parts: Sequence[Mapping[str, np.ndarray]], logits: Floats | None
@@ -253,8 +254,10 @@ class Session:
         for start in range(0, len(ids), self.model.chunk):
             part = ids[start : start + self.model.chunk]
             self._prefill(part, np.array([len(part) - 1], np.int32), self._logits)
-        if self.prefilled == len(self._tokens):
-            self.states.mark(self.prefilled)
+            # The last place in the prompt that another one with the same begin may go on behind.
+            rest = len(ids) - start - len(part)
+            if self.prefilled == len(self._tokens) and rest < self.model.reuse and not self.prefilled % self.model.reuse:
+                self.states.mark(self.prefilled)
         self._has_logits = True
         logits: Floats = self._logits[0, 0]
         return logits
@@ -277,7 +280,11 @@ class Session:
 
     def extended(self, ids: Sequence[int]) -> Floats:
         """Logits after each of some tokens, f32 [len(ids), vocab], which aren't checked."""
-        self.need_host("extend")
+        if self.model.on_gpu:
+            raise UnsupportedError(
+                "'extend' of a session processes several tokens as single ones, which programs for CPUs alone do: take "
+                "'step', or load the model with target='cpu'"
+            )
         if self.states:
             self.model.programs.get("settle")  # compiled before anything is processed
         out, at = np.empty((len(ids), self.model.config.vocab), np.float32), 0
@@ -325,8 +332,10 @@ class Session:
             return chooser.choose(self.choosable(self.decode(token)))
         ahead = self._choosing()
         if self._chooses is not sampler:
+            self._settle()
             ahead.start(sampler, token, len(self._tokens), most)
             self._chooses = sampler
+            self.states.are_ahead = bool(self.states)
         self._tokens.append(token)
         self._has_logits = False
         token = ahead.next()
@@ -350,15 +359,17 @@ class Session:
     def not_finite(self) -> ExecutionError:
         """What to raise where logits aren't finite: it names the first layer whose keys or values aren't."""
         size = len(self._tokens)
-        rows = {
-            name: np.asarray(cache.numpy() if hasattr(cache, "numpy") else cache)[0, :size]
-            for name, cache in self.caches.items()
-        }
-        return not_finite(rows, size, cache_types(self.model.config))
+        return not_finite(self.rows(size), size, cache_types(self.model.config))
 
     def advance(self, token: int) -> None:
         """Processes one more token."""
         self._settle()
+        self._process(token, len(self._tokens))
+        self._tokens.append(token)
+        self._hear({"hidden": self._hidden}, 1)
+
+    def _process(self, token: int, position: int) -> None:
+        """A step of a token at a position, with the keys, values and states of those before it."""
         if self._step is None:
             inputs = {"tokens": self._token, "pos": self._pos, **self.caches, **self.states.arrays}
             donated = {*self.caches, *self.states.arrays}
@@ -369,11 +380,9 @@ class Session:
             self._step = self.model.programs.decode.bind(inputs, outputs=outputs, donate=donated)
         self._chooses = None
         self._token[...] = token
-        self._pos[...] = len(self._tokens)
+        self._pos[...] = position
         with self.model.turn:
             self._step()
-        self._tokens.append(token)
-        self._hear({"hidden": self._hidden}, 1)
 
     def _pieces(self, generation: Generation) -> Iterator[str]:
         """The pieces of text that `generate` gives."""
@@ -408,6 +417,7 @@ class Session:
             self._ahead = Ahead(
                 decode,
                 self.caches,
+                self.states.arrays,
                 context=model.context,
                 vocab=model.config.vocab,
                 candidates=model.candidates,
@@ -439,7 +449,13 @@ class Session:
             self.heard.add(found["hidden"][0, :count])
 
     def _settle(self) -> None:
-        """Has the states be of all tokens."""
+        """Has the states be of all tokens, and of no others."""
+        if self.states.are_ahead:
+            assert self._ahead is not None
+            begin, noted = self._ahead.noted(len(self._tokens))
+            self.states.load(noted)
+            for position in range(begin, len(self._tokens)):  # once more: the same bits
+                self._process(self._tokens[position], position)
         self.states.settle(len(self._tokens))
 
     def _check_states(self, count: int) -> None:
@@ -494,14 +510,6 @@ class Session:
             )
         return ids
 
-    def need_host(self, what: str) -> None:
-        """UnsupportedError where keys and values aren't in the host's memory, which `what` needs."""
-        if self.model.on_gpu:
-            raise UnsupportedError(
-                f"'{what}' of a session needs keys and values in the host's memory, but they are "
-                "in that of a GPU: load the model with target='cpu'"
-            )
-
 
 class Hidden:
     """Hidden states of a session's tokens, as they come, for what predicts further ahead; see `prediction`.
@@ -530,24 +538,6 @@ class Hidden:
         return np.stack(rows)
 
 
-def copy_rows(
-    parts: Sequence[Mapping[str, np.ndarray]], caches: Mapping[str, np.ndarray], row: int, start: int, stop: int
-) -> None:
-    """Copies keys and values of positions start .. stop - 1 into a row of caches [rows, context, width].
-
-    Args:
-        parts: of positions 0, 1, ..., [some, width] by name, which follow each other.
-    """
-    at = 0
-    for part in parts:
-        count = len(next(iter(part.values()), ()))
-        low, high = max(start - at, 0), min(stop - at, count)
-        if low < high:
-            for name, rows in part.items():
-                caches[name][row, at + low : at + high] = rows[low:high]
-        at += count
-
-
 def not_finite(caches: Mapping[str, np.ndarray], size: int, types: Mapping[str, CacheType]) -> ExecutionError:
     """What to raise where the logits of a sequence of ``size`` tokens aren't finite.
 
@@ -573,4 +563,4 @@ def not_finite(caches: Mapping[str, np.ndarray], size: int, types: Mapping[str, 
     )
 
 
-__all__ = ["Floats", "Hidden", "Session", "copy_rows", "not_finite"]
+__all__ = ["Floats", "Hidden", "Session", "not_finite"]

@@ -110,6 +110,8 @@ def open_source(
     nonfinite = nonfinite or NONFINITE
     file = open_model(path_or_name, download=download, progress=progress is not None)
     config = dataclasses.replace(ModelConfig.from_gguf(file), kv_dtype=kv_dtype or KV_DTYPE)
+    if target != "cpu":  # what predicts further tokens is of use where these are processed at once
+        config = dataclasses.replace(config, predicts=False)
     if quantize is not None:
         file, config = quantised(file, config, quantize, nonfinite=nonfinite, cache=cache, say=say)
     adapter = None if lora is None else read_adapter(checks.path("lora", lora), config)

@@ -11,8 +11,9 @@ from rlx_mlir.runtime.description import RunArray
 
 from .caches import state_shapes
 from .core import Core
+from .memory import clear, copied, write
 
-Arrays = Mapping[str, np.ndarray]
+Arrays = Mapping[str, RunArray]
 
 
 class States:
@@ -20,40 +21,46 @@ class States:
 
     States don't go back by themselves. Behind tokens that `extend` processed they are still those before them, and the
     trails of these tokens are held until `settle` is told how many stay. A mark is a copy that can be gone back to.
+    Behind steps that a GPU runs ahead they are those of further tokens than are asked for (`ahead`).
 
     Attributes:
-        arrays: by name, [1, …] f32, to be read and updated in place by modules.
+        arrays: by name, [1, …] f32, where caches are, to be read and updated in place by modules.
         begin: tokens that the states are of, where trails are held; None where they are of all.
+        are_ahead: whether they may be those of tokens that nobody asked for; until `load`, or `clear`.
     """
 
     def __init__(self, model: Core) -> None:
-        self.arrays = {name: np.zeros((1, *shape), np.float32) for name, shape in state_shapes(model.config).items()}
+        zeros = model.programs.decode.zeros
+        self.arrays = {
+            name: zeros((1, *shape), np.dtype(np.float32)) for name, shape in state_shapes(model.config).items()
+        }
         self.begin: int | None = None
+        self.are_ahead = False
         self._model = model
         self._trails: dict[str, np.ndarray] = {}
-        self._mark: tuple[int, dict[str, np.ndarray]] | None = None
+        self._mark: tuple[int, dict[str, RunArray]] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.arrays)
 
     def clear(self) -> None:
         """Forgets all tokens."""
-        self.begin = None
+        self.begin, self.are_ahead = None, False
         for array in self.arrays.values():
-            array.fill(0)
+            clear(array)
 
-    def copied(self) -> dict[str, np.ndarray]:
+    def copied(self) -> dict[str, RunArray]:
         """The states as they are; no trails are held."""
-        assert self.begin is None
-        return {name: array.copy() for name, array in self.arrays.items()}
+        assert self.begin is None and not self.are_ahead
+        return {name: copied(array) for name, array in self.arrays.items()}
 
     def load(self, given: Arrays) -> None:
         """Takes states over."""
-        self.begin = None
+        self.begin, self.are_ahead = None, False
         for name, array in self.arrays.items():
-            array[...] = given[name]
+            write(array, given[name])
 
-    def hold(self, begin: int, trails: Arrays) -> None:
+    def hold(self, begin: int, trails: Mapping[str, np.ndarray]) -> None:
         """Keeps the trails of tokens behind the first ``begin``, of which the states are."""
         if self:
             self.begin, self._trails = begin, dict(trails)
@@ -72,8 +79,12 @@ class States:
 
     def mark(self, count: int) -> None:
         """Notes the states, which are of the first ``count`` tokens, in place of those that were noted before."""
-        if self:
+        if self and self._mark is None:
             self._mark = count, self.copied()
+        elif self._mark is not None:
+            for name, array in self._mark[1].items():
+                write(array, self.arrays[name])
+            self._mark = count, self._mark[1]
 
     def keep(self, count: int) -> None:
         """Forgets all tokens but the first ``count``: the noted states where those are of more."""

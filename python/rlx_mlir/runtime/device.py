@@ -70,7 +70,7 @@ class DeviceArray:
     def zeros(cls, shape: Sequence[int], dtype: npt.DTypeLike, *, device: int = 0) -> DeviceArray:
         """An array of zeros; raises as `empty` does."""
         array = cls.empty(shape, dtype, device=device)
-        native.CudaDevice(device).clear(array.address, array.nbytes)
+        array.clear()
         return array
 
     @classmethod
@@ -197,6 +197,11 @@ class DeviceArray:
             raise InputError("an array on a GPU can't become one of numpy without a copy")
         array = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
+
+    def clear(self) -> None:
+        """Sets all elements to zero, after the runs that use the array."""
+        self.wait()
+        native.CudaDevice(self.device).clear(self.address, self.nbytes)
 
     def write(self, source: object) -> None:
         """Copies an array of the same shape and element type into it, from the host or from this GPU.

@@ -634,7 +634,7 @@ INTERNAL = {
     rlx.Model: {"checked_ids", "give_back", "note", "prompt_ids", "session_for", "task"},
     rlx.Session: {
         *("advance", "all_logits", "check", "choosable", "decode", "extended", "follow", "keep", "load", "moved_to"),
-        *("need_host", "not_finite", "prefill", "rows", "take_over"),
+        *("not_finite", "prefill", "rows", "take_over"),
     },
 }
 

@@ -410,13 +410,6 @@ def test_drafts_that_can_not_be(model: Model, tiny_llama: Path) -> None:
         decoder.build(other.config, "settle")
 
 
-def test_gpus_are_refused(path: Path) -> None:
-    with pytest.raises(
-        UnsupportedError, match=r"m\.gguf': models whose layers have states, or predict .*, run on CPUs alone"
-    ):
-        load_model(path, target="cuda")
-
-
 def test_whole_sequences(path: Path) -> None:
     """Layers can be looked at, and learnt with, but examples beside each other can't be told apart."""
     config, seen = ModelConfig.from_gguf(GGUFFile(path)), []

@@ -10,8 +10,10 @@ import pytest
 import tiny_models
 from cuda_harness import emulated_device
 
+from rlx_mlir.models import compiling
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.model import Model
+from rlx_mlir.models.session import Session
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 21)]
 SIZES = {"context": 32, "chunk": 16, "cache": False}
@@ -63,3 +65,46 @@ def test_a_model_gives_what_it_gives_on_the_cpu(tmp_path: Path, architecture: st
         assert (kept, made) == (3, 3)  # steps that choose come in two directions
         assert replayed >= 9
         del model
+
+
+def states_of(session: Session) -> dict[str, np.ndarray]:
+    session._settle()
+    return {name: np.asarray(array) for name, array in session.states.arrays.items()}
+
+
+@pytest.mark.parametrize("architecture", ["lfm2", "qwen35", "qwen3next"])
+@pytest.mark.slow
+def test_states_are_those_of_the_tokens_that_were_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str
+) -> None:
+    """Prompts in pieces, forks, files, and what steps ahead have done that came to nothing."""
+    monkeypatch.setattr(compiling, "CANDIDATES", 4)
+    path = tiny_models.write(tmp_path / "tiny.gguf", architecture=architecture)
+    sizes = {**SIZES, "activations": "exact"}
+    on_cpu = load_model(path, **sizes)  # type: ignore[arg-type]
+    wanted = on_cpu.logits(IDS)
+    with emulated_device("sm_90a"):
+        model = load_model(path, target="cuda", **sizes)  # type: ignore[arg-type]
+        check(model.logits(IDS), wanted, "exact")
+        session = model.session()
+        session.feed(IDS[:5])
+        fork = session.fork()
+        answer = iter(session.generate(max_tokens=20, ignore_eos=True, greedy=True))
+        next(answer)
+        next(answer)
+        answer.close()  # type: ignore[attr-defined]
+        for token in session.tokens[5:]:
+            fork.step(token)
+        for (name, own), other in zip(states_of(session).items(), states_of(fork).values(), strict=True):
+            np.testing.assert_array_equal(own, other, err_msg=name)
+        session.save(tmp_path / "session")
+        restored = model.restore(tmp_path / "session")
+        np.testing.assert_array_equal(restored.step(9), session.step(9))
+        # A prompt goes on behind its last whole chunk, where another one begins alike.
+        for behind in ([3], [4]):
+            ids = IDS[:17] + behind
+            task = model.generate(ids, max_tokens=2, ignore_eos=True, greedy=True)
+            task.read()
+            assert task.ids[0] == int(on_cpu.logits(ids)[-1].argmax())
+        assert task.stats.reused_tokens == 16
+        del model, session, fork, restored, answer, task

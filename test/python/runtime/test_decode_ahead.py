@@ -96,8 +96,8 @@ def generated(model: Model, count: int, **options: Any) -> list[int]:
 def test_a_model_on_a_gpu_is_one_whatever_its_chunks_are(path: Path, cuda: FakeCuda) -> None:
     model = load_model(path, target="cuda", context=64, chunk=1)
     assert (model.on_gpu, model.reuse, model.prefixes) == (True, 1, None)
-    with pytest.raises(UnsupportedError, match="'fork' of a session needs keys and values in the host's memory"):
-        model.session().fork()
+    with pytest.raises(UnsupportedError, match="'extend' of a session processes several tokens as single ones"):
+        model.session().extend([1])
 
 
 def test_steps_follow_each_other_without_the_host(model: Model, script: Script, cuda: FakeCuda) -> None:
