@@ -184,7 +184,7 @@ NUMBERS = (
     ),
     fault(
         "roundings-left-out",
-        "lowering/kernel_specs.py",
+        "lowering/kernel_body.py",
         '    if element not in ("f16", "bf16") or op.name in EXACT or keeps_wide(op):',
         "    if element or op.name in EXACT or keeps_wide(op):",
         "rlx fuzz graphs --seed 5 --count 20 --op mir.add --op mir.mul",
@@ -482,7 +482,7 @@ DOORS = (
     ),
     fault(
         "layers-share-no-code",
-        "lowering/outline.py",
+        "lowering/kernel_library.py",
         "        if content in self._kernels:\n",
         "        if content in self._kernels and not inputs:\n",
         TESTS + "lowering/test_compile_scaling.py -k layers",

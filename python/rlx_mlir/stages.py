@@ -23,9 +23,8 @@ from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.lowering.donation import TIED
-from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
+from rlx_mlir.lowering.functions import CLASS, KERNEL, entry_function, functions
 from rlx_mlir.lowering.lir import ALIGNMENT
-from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.plan import PlanReader
 from rlx_mlir.lowering.plan_regions import lifetimes
 from rlx_mlir.place import located

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.locations import block_name, source_line
-from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
+from rlx_mlir.lowering.functions import CLASS, KERNEL, entry_function, functions
 from rlx_mlir.lowering.lir import argument_dims
-from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.mir.control import REGIONS, region_arguments, run_regions, steps_of
 from rlx_mlir.mir.cost import Shape, Sizes, cost_of
 from rlx_mlir.mir.dims import Size, maximum

@@ -6,9 +6,9 @@ from __future__ import annotations
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.lowering.functions import CLASS
 from rlx_mlir.lowering.fuse import keeps_wide
 from rlx_mlir.lowering.groups import POINTWISE
-from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.rewriting import operations
 
 _NARROW = ("f16", "bf16")

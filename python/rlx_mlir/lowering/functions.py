@@ -34,6 +34,9 @@ __all__ = [
     "uncommon_element",
 ]
 
+#: Attribute of a kernel: which templates may know it.
+CLASS = "mir.kernel"
+
 #: Attribute of functions that aren't the entry: `prepare` or `kernel`.
 ROLE = "mir.role"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mlir.dialects import linalg
 
 from rlx_mlir import ir
-from rlx_mlir.lowering.outline import CLASS
+from rlx_mlir.lowering.functions import CLASS
 from rlx_mlir.rewriting import compiler_pass, operations
 
 #: What may read a tensor that is no longer made: it asks for sizes only.

@@ -22,98 +22,52 @@ from rlx_mlir.codegen.specs import (
     BroadcastSpec,
     BroadcastStep,
     CacheSpec,
-    CallSpec,
     Conv2dSpec,
     ConvSpec,
-    FftPart,
-    FftSpec,
     GatherSpec,
-    GroupedSpec,
-    GroupNormSpec,
-    LossSpec,
     MoveSpec,
-    NormSpec,
-    PackedGroupedSpec,
-    PoolSpec,
     ProductSpec,
-    QMatmulSpec,
     QuantizeSpec,
-    RecurrenceSpec,
-    ReduceSpec,
     SampleSpec,
-    ScanSpec,
-    SolveSpec,
-    StateSpaceSpec,
     TopKSpec,
 )
 from rlx_mlir.dialects import mir
 from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.lowering.convolutions import TRANSFORMS, is_by_channel, panels_of
-from rlx_mlir.lowering.functions import called_operation, memref_of
-from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
+from rlx_mlir.lowering.functions import memref_of
+from rlx_mlir.lowering.fuse import producer, shape_of
 from rlx_mlir.lowering.groups import PRODUCTS
-from rlx_mlir.mir.custom import parameters_of, registered
-from rlx_mlir.mir.fft import length_of, scale_of
-from rlx_mlir.mir.packed import packing, packing_of
-from rlx_mlir.own_ops import native_parameters
-from rlx_mlir.rewriting import operations
-
-
-def _body(kernel: ir.AnyOp) -> tuple[list[ir.AnyOp], list[ir.Value]]:
-    """The kernel's operations, and the values that it returns."""
-    *ops, terminator = operations(kernel, nested=False)
-    return ops, list(terminator.operands)
-
-
-def _sizes(value: ir.Value) -> tuple[int | None, ...]:
-    return tuple(None if size < 0 else size for size in shape_of(value))
-
-
-def _element(value: ir.Value) -> str:
-    return str(ir.RankedTensorType(value.type).element_type)
-
-
-def _constant(op: ir.AnyOp) -> float:
-    """The one number of a constant; UnsupportedByTemplate where its elements differ."""
-    value = op.attributes["value"]
-    if isinstance(value, ir.DenseFPElementsAttr) and value.is_splat:
-        return float(value.get_splat_value().value)
-    if isinstance(value, ir.DenseIntElementsAttr) and value.is_splat:
-        number = int(value.get_splat_value().value)
-        if number == int(float(number)):
-            return float(number)
-        raise UnsupportedByTemplate(f"a constant with more digits than f64 has: {number}")
-    raise UnsupportedByTemplate("a constant whose elements differ")
-
-
-#: Operations whose results have no more digits than their operands.
-EXACT = frozenset(
-    f"mir.{word}"
-    for word in (
-        *("neg", "abs", "relu", "max", "min", "round", "where"),
-        *("narrow", "reshape", "constant", "cast", "cache_update", "gather"),
-    )
+from rlx_mlir.lowering.kernel_body import (
+    body_of,
+    buffer_of,
+    constant_number,
+    element_name,
+    known_sizes,
+    rounding_of,
 )
-
-
-def _rounding(op: ir.AnyOp) -> str:
-    """The type that an operation's result is rounded to before another one of its kernel reads it; empty for none.
-
-    Kernels compute f16 and bf16 in f32. Values between operations are rounded as the graph has them, unless the module
-    says that they may stay wide (see `mir-keep-wide`).
-    """
-    element = _element(op.results[0])
-    if element not in ("f16", "bf16") or op.name in EXACT or keeps_wide(op):
-        return ""
-    return element if any(use.owner.name != "func.return" for use in op.results[0].uses) else ""
-
+from rlx_mlir.lowering.operation_specs import (
+    read_call,
+    read_fft,
+    read_group_norm,
+    read_grouped,
+    read_loss,
+    read_norm,
+    read_pool,
+    read_q_matmul,
+    read_recurrence,
+    read_reduce,
+    read_scan,
+    read_solve,
+    read_state_space,
+)
+from rlx_mlir.mir.packed import packing, packing_of
 
 # Products -----------------------------------------------------------------------------------------
 
 
 def read_product(name: str, kernel: ir.AnyOp) -> ProductSpec:
     """A kernel of class gemm."""
-    ops, returned = _body(kernel)
+    ops, returned = body_of(kernel)
     products = [op for op in ops if isinstance(op.opview, PRODUCTS)]
     first = products[0]
     if any(_signature(op) != _signature(first) for op in products[1:]):
@@ -136,10 +90,11 @@ def read_product(name: str, kernel: ir.AnyOp) -> ProductSpec:
     program = builder.program(returned)
     order = tuple(numbers[value] for value in [*inputs, *weights, *builder.arguments])
     result = first.results[0]
+    x_element, element = element_name(inputs[0]), element_name(result)
     arguments = [v for v, own in zip(builder.arguments, program.arguments, strict=True) if not own.element]
-    if any(_element(value) != _element(result) for value in [*arguments, *returned]):
-        raise UnsupportedByTemplate(f"{name}: a product of {_element(result)} meets values of another type")
-    shapes = (_sizes(inputs[0]), _sizes(weights[0]), _sizes(result))
+    if any(element_name(value) != element for value in [*arguments, *returned]):
+        raise UnsupportedByTemplate(f"{name}: a product of {element} meets values of another type")
+    shapes = (known_sizes(inputs[0]), known_sizes(weights[0]), known_sizes(result))
     if isinstance(first.opview, mir.BlockDotOp | mir.DequantMatmulOp):
         kind: Literal["block_dot", "dequant_matmul"] = (
             "block_dot" if isinstance(first.opview, mir.BlockDotOp) else "dequant_matmul"
@@ -152,21 +107,21 @@ def read_product(name: str, kernel: ir.AnyOp) -> ProductSpec:
             *shapes,
             program,
             order,
-            _element(result),
+            element,
             False,
             packed.scheme,
             packed.layout,
             norm=norm,
             quantises=quantises,
-            bits=BITS.get(_element(first.operands[0]), 8),
+            bits=BITS.get(element_name(first.operands[0]), 8),
         )
     transposed = bool(first.opview.transpose_rhs)
     if scaled:
-        float8 = (_element(inputs[0]), _element(weights[0]))
-        return ProductSpec(name, "scaled_matmul", *shapes, program, order, _element(result), transposed, float8=float8)
-    if _element(weights[0]) != _element(result):
-        raise UnsupportedByTemplate(f"{name}: the operands are of {_element(inputs[0])} and {_element(weights[0])}")
-    return ProductSpec(name, "matmul", *shapes, program, order, _element(result), transposed, norm=norm)
+        float8 = (x_element, element_name(weights[0]))
+        return ProductSpec(name, "scaled_matmul", *shapes, program, order, element, transposed, float8=float8)
+    if element_name(weights[0]) != element:
+        raise UnsupportedByTemplate(f"{name}: the operands are of {x_element} and {element_name(weights[0])}")
+    return ProductSpec(name, "matmul", *shapes, program, order, element, transposed, norm=norm)
 
 
 def _prologue(inputs: list[ir.Value]) -> tuple[list[ir.AnyOp], list[ir.Value], float | None]:
@@ -206,7 +161,7 @@ class _ProgramBuilder:
 
     def _define(self, op: ir.AnyOp, ref: Ref) -> None:
         """The value of an operation, rounded where others read it so."""
-        if element := _rounding(op):
+        if element := rounding_of(op):
             self._steps.append(Step(f"to_{element}", (ref,)))
             ref = ("step", len(self._steps) - 1)
         self._refs[op.results[0]] = ref
@@ -231,8 +186,8 @@ class _ProgramBuilder:
             if own not in ([], [1], entries):
                 raise UnsupportedByTemplate(f"{self._name}: scales {own} aren't those of a result {self._shape}")
             kind: Any = "scalar" if own in ([], [1]) else natural
-            other = "f32" if _element(op.result) != "f32" else ""
-            self._kinds.append(Argument(kind, _sizes(scale), other))
+            other = "f32" if element_name(op.result) != "f32" else ""
+            self._kinds.append(Argument(kind, known_sizes(scale), other))
             self.arguments.append(scale)
             self._steps.append(Step("mul", (value, ("arg", len(self.arguments) - 1))))
             value = ("step", len(self._steps) - 1)
@@ -243,14 +198,14 @@ class _ProgramBuilder:
         if op in self._products:
             return
         if op.name == "mir.constant":
-            self._refs[op.results[0]] = ("const", _constant(op))
+            self._refs[op.results[0]] = ("const", constant_number(op))
             return
         self._steps.append(Step(op.name.removeprefix("mir."), tuple(self._ref(v) for v in op.operands)))
         self._define(op, ("step", len(self._steps) - 1))
 
     def _ref(self, value: ir.Value) -> Ref:
         if value not in self._refs:
-            self._kinds.append(Argument(self._broadcast(value), _sizes(value)))
+            self._kinds.append(Argument(self._broadcast(value), known_sizes(value)))
             self.arguments.append(value)
             self._refs[value] = ("arg", len(self.arguments) - 1)
         return self._refs[value]
@@ -282,7 +237,7 @@ class _ImageProgramBuilder(_ProgramBuilder):
 
 def read_rows(name: str, kernel: ir.AnyOp) -> RowProgram:
     """A kernel of class rows; where there are vectors alone, they are one row."""
-    ops, returned = _body(kernel)
+    ops, returned = body_of(kernel)
     names = {argument: f"a{number}" for number, argument in enumerate(kernel.arguments)}
     roles: dict[ir.Value, set[tuple[str, int | None]]] = {argument: set() for argument in kernel.arguments}
     rows = _RowShape([op for op in ops if op.name != "mir.constant"])
@@ -303,12 +258,12 @@ def read_rows(name: str, kernel: ir.AnyOp) -> RowProgram:
         attributes = {key: python_value(value) for key, value in op.attributes.items()}
         attributes.pop("operandSegmentSizes", None)
         if op.name == "mir.constant":
-            attributes = {"value": _constant(op)}
+            attributes = {"value": constant_number(op)}
         if op.name == "mir.cast":
-            attributes = {"to": _element(result)}
+            attributes = {"to": element_name(result)}
         read = tuple(None if value is None else names[value] for value in _named_operands(view))
         steps.append(RowStep(f"s{number}", op.name.removeprefix("mir."), read, attributes))
-        if element := _rounding(op):
+        if element := rounding_of(op):
             names[result] = f"s{number}r"
             steps.append(RowStep(names[result], "cast", (f"s{number}",), {"to": element}))
     operands = []
@@ -419,11 +374,6 @@ def _named_operands(view: ir.AnyOp) -> list[ir.Value | None]:
 # Others -------------------------------------------------------------------------------------------
 
 
-def _buffer_of(value: ir.Value) -> Any:
-    """The buffer of an operand; None where it is absent."""
-    return None if value is None else memref_of(value.type)
-
-
 _ATTENTION_ATTRIBUTES = (
     *("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout"),
     *("k_scheme", "v_scheme"),
@@ -432,7 +382,7 @@ _ATTENTION_ATTRIBUTES = (
 
 def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
     """A kernel of class attention."""
-    ops, _ = _body(kernel)
+    ops, _ = body_of(kernel)
     view = ops[0].opview
     shared = view.k == view.v
     values = None if shared else view.v
@@ -440,13 +390,13 @@ def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
     if given != list(kernel.arguments):
         raise UnsupportedByTemplate(f"{name}: one value is several operands")
     return AttentionSpec(
-        _buffer_of(view.q),
-        _buffer_of(view.k),
-        _buffer_of(view.v),
-        _buffer_of(view.result),
-        mask=_buffer_of(view.mask),
-        pos=_buffer_of(view.pos),
-        sinks=_buffer_of(view.sinks),
+        buffer_of(view.q),
+        buffer_of(view.k),
+        buffer_of(view.v),
+        buffer_of(view.result),
+        mask=buffer_of(view.mask),
+        pos=buffer_of(view.pos),
+        sinks=buffer_of(view.sinks),
         shared=shared,
         **{attribute: python_value(getattr(view, attribute)) for attribute in _ATTENTION_ATTRIBUTES},
     )
@@ -454,7 +404,7 @@ def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
 
 def read_cache(name: str, kernel: ir.AnyOp) -> CacheSpec:
     """A kernel of class cache: rows that become blocks of a cache."""
-    ops, _ = _body(kernel)
+    ops, _ = body_of(kernel)
     view = ops[-1].opview
     given = [view.cache, view.new, view.pos]
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
@@ -466,17 +416,17 @@ def read_cache(name: str, kernel: ir.AnyOp) -> CacheSpec:
 
 def read_quantize(name: str, kernel: ir.AnyOp) -> QuantizeSpec:
     """A kernel of class quantize, in blocks of 32, of an x of f32."""
-    ops, returned = _body(kernel)
-    if _element(kernel.arguments[0]) != "f32":
-        raise UnsupportedByTemplate(f"{name}: quantisation of {_element(kernel.arguments[0])} has no template")
+    ops, returned = body_of(kernel)
+    if element_name(kernel.arguments[0]) != "f32":
+        raise UnsupportedByTemplate(f"{name}: quantisation of {element_name(kernel.arguments[0])} has no template")
     if python_value(ops[0].opview.block) != 32 or returned != list(ops[0].results):
         raise UnsupportedByTemplate(f"{name}: quantisation in blocks of another length than 32")
-    return QuantizeSpec(_sizes(kernel.arguments[0]), python_value(ops[0].opview.bits))
+    return QuantizeSpec(known_sizes(kernel.arguments[0]), python_value(ops[0].opview.bits))
 
 
 def read_conv(name: str, kernel: ir.AnyOp) -> ConvSpec:
     """A kernel of class conv: a depthwise convolution along a sequence."""
-    ops, returned = _body(kernel)
+    ops, returned = body_of(kernel)
     turned, _, conv, _, back = (op.opview for op in ops)
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
     given = [turned.x, conv.weight]
@@ -489,7 +439,7 @@ def read_conv(name: str, kernel: ir.AnyOp) -> ConvSpec:
 
 def read_top_k(name: str, kernel: ir.AnyOp) -> TopKSpec:
     """A kernel of class top_k."""
-    ops, returned = _body(kernel)
+    ops, returned = body_of(kernel)
     view = ops[0].opview
     given = list(kernel.arguments)
     if view.x not in given:
@@ -507,7 +457,7 @@ def read_top_k(name: str, kernel: ir.AnyOp) -> TopKSpec:
 
 def read_sample(name: str, kernel: ir.AnyOp) -> SampleSpec:
     """A kernel of class sample."""
-    ops, returned = _body(kernel)
+    ops, returned = body_of(kernel)
     view = ops[-1].opview
     given = list(view.operation.operands)
     if list(kernel.arguments) != given or returned != list(view.operation.results):
@@ -518,7 +468,7 @@ def read_sample(name: str, kernel: ir.AnyOp) -> SampleSpec:
 
 def read_gather(name: str, kernel: ir.AnyOp) -> GatherSpec:
     """A kernel of class gather: a gather, and element-wise operations on what it reads."""
-    ops, returned = _body(kernel)
+    ops, returned = body_of(kernel)
     first = next(op for op in ops if op.name != "mir.constant")
     view = first.opview
     builder = _ProgramBuilder(name, [first])
@@ -546,19 +496,19 @@ def read_gather(name: str, kernel: ir.AnyOp) -> GatherSpec:
 
 def read_broadcast(name: str, kernel: ir.AnyOp) -> BroadcastSpec:
     """A kernel of class broadcast: element-wise operations, of which the last one's result is one of the kernel's."""
-    ops, returned = _body(kernel)
+    ops, returned = body_of(kernel)
     ops_of_elements = [op for op in ops if op.name != "mir.constant"]
     if any(shape_of(op.results[0]) != shape_of(returned[-1]) for op in ops_of_elements):
         raise UnsupportedByTemplate(f"{name}: operations of several shapes")
     numbers: dict[ir.Value, int | float] = {argument: number for number, argument in enumerate(kernel.arguments)}
-    numbers |= {op.results[0]: _constant(op) for op in ops if op.name == "mir.constant"}
+    numbers |= {op.results[0]: constant_number(op) for op in ops if op.name == "mir.constant"}
     count = len(kernel.arguments)
     steps: list[BroadcastStep] = []
     sizes: list[tuple[int, int, int]] = []
     for op in ops_of_elements:
         if op.name in ("mir.quantize", "mir.dequantize"):
             raise UnsupportedByTemplate(f"{name}: element-wise quantisation has no template")
-        word, result, reads = op.name.removeprefix("mir."), _element(op.results[0]), list(op.operands)
+        word, result, reads = op.name.removeprefix("mir."), element_name(op.results[0]), list(op.operands)
         if word in ("iota", "expand"):
             reads = reads[: word == "expand"]
             sizes += _sizes_of_like(op, numbers, count)
@@ -567,7 +517,7 @@ def read_broadcast(name: str, kernel: ir.AnyOp) -> BroadcastSpec:
         axis = python_value(op.attributes["axis"]) if word == "iota" else 0
         numbers[op.results[0]] = count + len(steps)
         read = tuple(numbers[value] for value in reads)
-        steps.append(BroadcastStep(word, kind, read, result, rounds=bool(_rounding(op)), axis=axis))
+        steps.append(BroadcastStep(word, kind, read, result, rounds=bool(rounding_of(op)), axis=axis))
     given = tuple(int(numbers[value]) - count for value in returned)
     if min(given) < 0 or len(steps) - 1 not in given:
         raise UnsupportedByTemplate(f"{name}: expects results of operations, and that of the last one")
@@ -587,7 +537,7 @@ def _sizes_of_like(op: ir.AnyOp, numbers: Mapping[ir.Value, int | float], count:
 
 def read_conv2d(name: str, kernel: ir.AnyOp) -> Conv2dSpec:
     """A kernel of class conv2d: a `mir.conv`, perhaps of panels that are put in order, and functions of elements."""
-    ops, returned = _body(kernel)
+    ops, returned = body_of(kernel)
     view = next(op.opview for op in ops if isinstance(op.opview, mir.ConvOp))
     before = panels_of(view)
     builder = _ImageProgramBuilder(name, [view.operation])
@@ -610,17 +560,9 @@ def read_conv2d(name: str, kernel: ir.AnyOp) -> Conv2dSpec:
     )
 
 
-def read_pool(name: str, kernel: ir.AnyOp) -> PoolSpec:
-    """A kernel of class pool: one operation."""
-    x, result, _ = _plain_operation(name, kernel)
-    view = _body(kernel)[0][0].opview
-    sizes = (tuple(python_value(own)) for own in (view.kernel_size, view.stride, view.padding))
-    return PoolSpec(x, result, python_value(view.kind), *sizes)
-
-
 def read_move(name: str, kernel: ir.AnyOp) -> MoveSpec:
     """A kernel of class move: one operation."""
-    ops, _ = _body(kernel)
+    ops, _ = body_of(kernel)
     op = ops[-1]
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
     if any(value not in numbers for value in op.operands):
@@ -640,154 +582,6 @@ def read_move(name: str, kernel: ir.AnyOp) -> MoveSpec:
         tuple(numbers[value] for value in op.operands),
         **attributes,
     )
-
-
-def read_reduce(name: str, kernel: ir.AnyOp) -> ReduceSpec:
-    """A kernel of class reduce."""
-    view, result = _only(name, kernel)
-    rank = len(shape_of(view.x))
-    axes = tuple(sorted({axis % rank for axis in python_value(view.axes)}))
-    return ReduceSpec(memref_of(view.x.type), memref_of(result.type), python_value(view.kind), axes)
-
-
-def read_norm(name: str, kernel: ir.AnyOp) -> NormSpec:
-    """A kernel of class norm: a norm or softmax along another axis than the last."""
-    ops, _ = _body(kernel)
-    op, numbers = ops[-1], {argument: number for number, argument in enumerate(kernel.arguments)}
-    if any(value not in numbers for value in op.operands):
-        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
-    view = op.opview
-    axis = python_value(view.axis) % len(shape_of(view.x))
-    eps = 0.0 if isinstance(view, mir.SoftmaxOp) else float(python_value(view.eps))
-    x, *factors = (memref_of(value.type) for value in op.operands)
-    order = tuple(numbers[value] for value in op.operands)
-    return NormSpec(op.name.removeprefix("mir."), x, tuple(factors), axis, eps, order)
-
-
-def read_group_norm(name: str, kernel: ir.AnyOp) -> GroupNormSpec:
-    """A kernel of class group_norm: one operation."""
-    x, *factors, _, order = _plain_operation(name, kernel)
-    view = _body(kernel)[0][0].opview
-    return GroupNormSpec(x, tuple(factors), python_value(view.num_groups), float(python_value(view.eps)), order)
-
-
-def read_scan(name: str, kernel: ir.AnyOp) -> ScanSpec:
-    """A kernel of class scan."""
-    view, _ = _only(name, kernel)
-    axis = python_value(view.axis) % len(shape_of(view.x))
-    return ScanSpec(memref_of(view.x.type), axis, bool(view.exclusive))
-
-
-def _only(name: str, kernel: ir.AnyOp) -> tuple[ir.AnyOp, ir.Value]:
-    """The one operation of a kernel, which reads its one operand, and its result."""
-    ops, _ = _body(kernel)
-    if list(ops[-1].operands) != list(kernel.arguments):
-        raise UnsupportedByTemplate(f"{name}: the operand is a constant")
-    return ops[-1].opview, ops[-1].results[0]
-
-
-def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
-    """A kernel of class recurrence."""
-    view = _body(kernel)[0][0].opview
-    read = [view.q, view.k, view.v, view.g, view.beta, view.state]
-    by_step = view.chunk is not None and int(python_value(view.chunk)) == 1
-    return RecurrenceSpec(*_recurrence(name, kernel, read, view), by_step=by_step)
-
-
-def read_state_space(name: str, kernel: ir.AnyOp) -> StateSpaceSpec:
-    """A kernel of class state_space, whose rates may be one number."""
-    view = _body(kernel)[0][-1].opview
-    same = producer(view.a, mir.ConstantOp)
-    read = [view.x, view.delta, None if same is not None else view.a, view.b, view.c, view.state]
-    rate = None if same is None else _constant(same.operation)
-    return StateSpaceSpec(*_recurrence(name, kernel, read, view), rate=rate)
-
-
-def _recurrence(name: str, kernel: ir.AnyOp, read: list[Any], view: ir.AnyOp) -> list[Any]:
-    """The buffers of operands, of the result and of the last state, None where absent, and the order of operands."""
-    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
-    given, returned = [value for value in read if value is not None], _body(kernel)[1]
-    if any(value not in numbers for value in given):
-        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
-    written = [value if value in returned else None for value in (view.result, view.state_out)]
-    return [*map(_buffer_of, [*read, *written]), tuple(numbers[value] for value in given)]
-
-
-def read_solve(name: str, kernel: ir.AnyOp) -> SolveSpec:
-    """A kernel of class solve."""
-    return SolveSpec(*_plain_operation(name, kernel))
-
-
-def read_loss(name: str, kernel: ir.AnyOp) -> LossSpec:
-    """A kernel of class loss: cross entropy, or with a third operand its gradient."""
-    logits, labels, *d_loss, result, order = _plain_operation(name, kernel)
-    return LossSpec(logits, labels, d_loss[0] if d_loss else None, result, order)
-
-
-def read_grouped(name: str, kernel: ir.AnyOp) -> GroupedSpec | PackedGroupedSpec:
-    """A kernel of class grouped: products with dense or with packed weights."""
-    x, weight, expert, result, order = _plain_operation(name, kernel)
-    ops, _ = _body(kernel)
-    view = ops[0].opview
-    if isinstance(view, mir.GroupedMatmulOp):
-        return GroupedSpec(x, weight, expert, result, order)
-    packed, experts = packing_of(view.weight), int(python_value(view.experts))
-    return PackedGroupedSpec(x, weight, expert, result, order, packed.scheme, packed.layout, experts)
-
-
-def read_fft(name: str, kernel: ir.AnyOp) -> FftSpec:
-    """A kernel of class fft: a transform, or that of rows with zeros behind them, and parts of it."""
-    ops, returned = _body(kernel)
-    view = next(op.opview for op in ops if op.name == "mir.fft")
-    n, inverse = length_of(view.x.type), bool(view.inverse)
-    scale = scale_of(n, inverse=inverse, norm=str(python_value(view.norm)))
-    x, parts = view.x, []
-    if (joined := producer(x, mir.ConcatOp)) is not None:
-        x = joined.inputs[0]
-        parts = [_fft_part(value, view.result, n) for value in returned]
-    if list(kernel.arguments) != [x]:
-        raise UnsupportedByTemplate(f"{name}: the operand is a constant")
-    return FftSpec(memref_of(x.type), n, 1 if inverse else -1, scale, tuple(parts))
-
-
-def _fft_part(value: ir.Value, transform: ir.Value, n: int) -> FftPart:
-    """What a part of a part of a transform's real and imaginary parts is."""
-    start, length, out = 0, shape_of(value)[-1], memref_of(value.type)
-    while value != transform:
-        part = producer(value, mir.NarrowOp)
-        start, value = start + int(python_value(part.start)), part.x
-    return FftPart(out, start >= n, start % n, length)
-
-
-def read_q_matmul(name: str, kernel: ir.AnyOp) -> QMatmulSpec:
-    """A kernel of class q_matmul."""
-    *buffers, result, order = _plain_operation(name, kernel)
-    x, weight, *bias = buffers
-    ops, _ = _body(kernel)
-    view = ops[0].opview
-    x_zp, w_zp, out_zp, mult = (python_value(number) for number in (view.x_zp, view.w_zp, view.out_zp, view.mult))
-    return QMatmulSpec(x, weight, bias[0] if bias else "", result, x_zp, w_zp, out_zp, mult, order)
-
-
-def _plain_operation(name: str, kernel: ir.AnyOp) -> list[Any]:
-    """The buffers of the operands and of the result of a kernel's one operation, and the order of the operands."""
-    ops, _ = _body(kernel)
-    (op,) = ops if len(ops) == 1 else (None,)
-    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
-    if op is None or any(value not in numbers for value in op.operands):
-        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
-    buffers = [memref_of(value.type) for value in (*op.operands, *op.results)]
-    return [*buffers, tuple(numbers[value] for value in op.operands)]
-
-
-def read_call(name: str, kernel: ir.AnyOp) -> CallSpec:
-    """A kernel of class own: one operation of the user's own, all of whose results are the kernel's."""
-    op = called_operation(kernel)
-    own = registered(op)
-    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
-    parameters = native_parameters(own, own.parameters(parameters_of(op))) if own.is_native else []
-    operands, results = (tuple(memref_of(value.type) for value in values) for values in (op.operands, op.results))
-    return CallSpec(operands, results, tuple(numbers[value] for value in op.operands), tuple(parameters))
 
 
 #: What a kernel computes, as a class of `codegen.specs` says it: which one follows from the kernel's class.

@@ -21,6 +21,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.lowering.donation import TIED, donated
 from rlx_mlir.lowering.functions import (
+    CLASS,
     KERNEL,
     argument_attributes,
     entry_function,
@@ -31,7 +32,6 @@ from rlx_mlir.lowering.functions import (
     result_attributes,
     tensor_entry,
 )
-from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.plan_text import PlanText, RegionPlan
 from rlx_mlir.lowering.signatures import RELATIONS, relations
 from rlx_mlir.mir.control import REGIONS, captured, given_dims, region_arguments

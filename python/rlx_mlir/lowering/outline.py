@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-
-from mlir.dialects import func
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.kernel_classes import GENERIC, OWN
 from rlx_mlir.lowering.convolutions import fits_images, is_by_channel, panels_of, why_no_template
-from rlx_mlir.lowering.donation import TIED, check_packed, separate, sink_writers, ties_of
-from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
+from rlx_mlir.lowering.donation import check_packed, separate, sink_writers, ties_of
+from rlx_mlir.lowering.functions import tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, gating, only_user, producer, shape_of
 from rlx_mlir.lowering.groups import (
     BROADCASTS,
@@ -31,20 +28,18 @@ from rlx_mlir.lowering.groups import (
     Group,
     fits_epilogue,
 )
+from rlx_mlir.lowering.in_place import is_in_place, is_overwritten
 from rlx_mlir.lowering.joined import note_groups
-from rlx_mlir.lowering.parameters import can_prepare, clone_into, prepare_constant
+from rlx_mlir.lowering.kernel_library import KernelLibrary
+from rlx_mlir.lowering.parameters import can_prepare, prepare_constant
 from rlx_mlir.lowering.prologues import join_prologues, sink_parts
-from rlx_mlir.lowering.regions import copied, is_carried_as, is_kept, kept_blocks, own_values
-from rlx_mlir.mir.control import REGIONS
+from rlx_mlir.lowering.regions import copied, is_kept, kept_blocks, own_values
 from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.fft import radices
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations, report_into
 from rlx_mlir.semantics.dims import Dims, propagate
-from rlx_mlir.semantics.function import is_parameter, symbols_in, viewed
-
-#: Attribute of a kernel: which templates may know it.
-CLASS = "mir.kernel"
+from rlx_mlir.semantics.function import viewed
 
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
 _OF_ARRAYS = (
@@ -61,9 +56,6 @@ _OF_ARRAYS = (
     "conv2d",
     "pool",
 )
-
-#: Classes whose kernels may write a result into the memory of an operand.
-_TIED = ("rows", "cache", "sample", GENERIC)
 
 #: What templates for rows combine the elements of a row by.
 _ROW_SUMS = ("sum", "mean", "max", "min", "prod")
@@ -129,7 +121,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     if prologues:
         sink_parts(entry)
     dims = propagate(entry.operation)
-    library, report = _Library(module), report_into(module)
+    library, report = KernelLibrary(module), report_into(module)
     for number, block in enumerate(blocks):
         ops = [op for op in _inside(block) if op.name.startswith("mir.") and op.results]
         groups = _single_groups(ops, dims) if apart else _form_groups(ops, dims, gathers=gathers)
@@ -174,7 +166,7 @@ def _copy_results(entry: ir.AnyOp) -> None:
 def _copy_updated(block: ir.Block) -> None:
     """Gives updates that can't overwrite what they change a copy of it, which they overwrite."""
     for op in _inside(block):
-        if op.name == "mir.dynamic_update_slice" and not _is_overwritten(op.opview):
+        if op.name == "mir.dynamic_update_slice" and not is_overwritten(op.opview):
             with ir.InsertionPoint(op), op.location:
                 op.operands[0] = copied(op.operands[0])
 
@@ -415,7 +407,7 @@ def _reads(op: ir.AnyOp, group: Group) -> bool:
 def _single_class(view: ir.AnyOp) -> str:
     if isinstance(view, mir.AttentionOp):
         return "attention"
-    if isinstance(view, mir.CacheUpdateOp) and view.scheme is not None and _is_in_place(view.cache, view.result):
+    if isinstance(view, mir.CacheUpdateOp) and view.scheme is not None and is_in_place(view.cache, view.result):
         return "cache"
     if isinstance(view, mir.BlockQuantizeOp):
         return "quantize"
@@ -425,7 +417,7 @@ def _single_class(view: ir.AnyOp) -> str:
         return "state_space"
     if isinstance(view, mir.TopKOp):
         return "top_k"
-    if isinstance(view, mir.SampleOp) and _is_in_place(view.chosen, view.chosen_out):
+    if isinstance(view, mir.SampleOp) and is_in_place(view.chosen, view.chosen_out):
         return "sample"
     if isinstance(view, mir.GatherOp):
         return "gather"
@@ -637,165 +629,9 @@ def _is_row_wise(view: ir.AnyOp) -> bool:
     if isinstance(view, mir.NarrowOp):
         return python_value(view.axis) in last
     if isinstance(view, mir.CacheUpdateOp):
-        return view.scheme is None and _is_in_place(view.cache, view.result)
+        return view.scheme is None and is_in_place(view.cache, view.result)
     return True
-
-
-def _is_in_place(old: ir.Value, new: ir.Value) -> bool:
-    """Whether memory may be overwritten: of an input that nothing else reads, whose new value is returned.
-
-    Likewise of what a loop carries, where the step gives the new value for it.
-    """
-    return _is_given_up(old) and _replaces(old, new)
-
-
-def _replaces(old: ir.Value, new: ir.Value) -> bool:
-    """Whether a value is returned, or given by a step of a loop for what is carried, in place of an argument."""
-    if old.owner.owner.operation.name in REGIONS:
-        return is_carried_as(old, new)
-    return _is_returned(new)
-
-
-def _is_given_up(old: ir.Value) -> bool:
-    return isinstance(old.owner, ir.Block) and not is_parameter(old) and only_user(old) is not None
-
-
-def _is_returned(value: ir.Value) -> bool:
-    return any(use.owner.name == "func.return" for use in value.uses)
-
-
-def _is_overwritten(update: mir.DynamicUpdateSliceOp) -> bool:
-    """Whether an update writes into the memory of what it changes: that dies there.
-
-    Of an input it is the memory of what is returned, perhaps after further updates.
-    """
-    old, new = update.x, update.result
-    if not isinstance(old.owner, ir.Block):
-        return old.owner.name not in ("mir.constant", "mir.reshape") and only_user(old) is not None
-    if not _is_given_up(old):
-        return False
-    user = only_user(new)
-    while isinstance(user, mir.DynamicUpdateSliceOp) and user.x == new:
-        new = user.result
-        user = only_user(new)
-    return _replaces(old, new)
 
 
 def _one(value: ir.Value) -> bool:
     return all(size == 1 for size in shape_of(value))
-
-
-class _Library:
-    """The kernels of a module by what they hold."""
-
-    def __init__(self, module: ir.Operation) -> None:
-        self._block = module.regions[0].blocks[0]
-        self._kernels: dict[object, str] = {}
-        self._counts: dict[str, int] = {}
-        self._taken = symbols_in(self._block)
-
-    def outline(self, group: Group) -> None:
-        """Replaces the group's operations by a call of their kernel."""
-        members = group.members
-        inputs: dict[ir.Value, None] = {}
-        constants: dict[int, ir.AnyOp] = {}
-        for op in group.ops:
-            for value in op.operands:
-                owner = value.owner
-                if not isinstance(owner, ir.Block):
-                    if identity(owner) in members:
-                        continue
-                    if owner.name == "mir.constant":
-                        constants[identity(owner)] = owner
-                        continue
-                inputs[value] = None
-        outputs = [
-            result
-            for op in group.ops
-            for result in op.results
-            # A function that is called gives all of its results, whether they are read or not.
-            if group.kind == OWN or any(identity(use.owner) not in members for use in result.uses)
-        ]
-        last = group.ops[-1]
-        with last.location:
-            kernel = self._build(group, [*constants.values(), *group.ops], list(inputs), outputs)
-            with ir.InsertionPoint(last):
-                call = func.CallOp([v.type for v in outputs], kernel, list(inputs))
-        for old, new in zip(outputs, call.operation.results, strict=True):
-            old.replace_all_uses_with(new)
-        for op in reversed(group.ops):
-            op.erase()
-
-    def _build(self, group: Group, ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value]) -> str:
-        """The name of a kernel of the operations: an existing one that is identical, or a new one."""
-        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind in _TIED else []
-        content = (group.kind, tuple(tied), _content(ops, inputs, outputs))
-        if content in self._kernels:
-            return self._kernels[content]
-        kind = ir.FunctionType.get([v.type for v in inputs], [v.type for v in outputs])
-        kernel = func.FuncOp("kernel", kind, visibility="private", ip=ir.InsertionPoint.at_block_begin(self._block))
-        attributes = kernel.operation.attributes
-        attributes[ROLE] = ir.StringAttr.get(KERNEL)
-        attributes[CLASS] = ir.StringAttr.get(group.kind)
-        block = kernel.add_entry_block()
-        mapping = dict(zip(inputs, block.arguments, strict=True))
-        with ir.InsertionPoint(block):
-            clone_into(ops, mapping)
-            func.ReturnOp([mapping[v] for v in outputs])
-        if any(number >= 0 for number in tied):
-            attributes[TIED] = ir.DenseI64ArrayAttr.get(tied)
-        name = self._free_name(_stem(group))
-        attributes["sym_name"] = ir.StringAttr.get(name)
-        self._kernels[content] = name
-        return name
-
-    def _free_name(self, stem: str) -> str:
-        while True:
-            number = self._counts.get(stem, 0)
-            self._counts[stem] = number + 1
-            if (name := f"{stem}_{number}") not in self._taken:
-                return name
-
-
-def _content(ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value]) -> tuple[object, ...]:
-    """What a kernel of the operations is made of, but for names and locations: identical kernels have equal ones.
-
-    Types and attributes are unique in their context, so comparing them is cheap; printing a kernel is not.
-    """
-    numbers: dict[ir.Value, int] = {value: number for number, value in enumerate(inputs)}
-    described = [_description(op, numbers) for op in ops]
-    return tuple(value.type for value in inputs), *described, tuple(numbers[value] for value in outputs)
-
-
-def _description(op: ir.AnyOp, numbers: dict[ir.Value, int]) -> tuple[object, ...]:
-    """What an operation does with values of these numbers; its results get numbers, too."""
-    operands = tuple(numbers[value] for value in op.operands)
-    types = tuple(result.type for result in op.results)
-    attributes = tuple(sorted(op.attributes.items(), key=itemgetter(0)))
-    regions = []
-    for region in op.regions:
-        for block in region.blocks:  # which sees its arguments alone
-            inside: dict[ir.Value, int] = {value: number for number, value in enumerate(block.arguments)}
-            own = [_description(inner.operation, inside) for inner in block.operations]
-            regions.append((tuple(value.type for value in block.arguments), *own))
-    for result in op.results:
-        numbers[result] = len(numbers)
-    return op.name, operands, types, attributes, tuple(regions)
-
-
-def _tied_argument(value: ir.Value, inputs: list[ir.Value]) -> int:
-    if (part := producer(value, mir.DynamicUpdateSliceOp)) is not None:
-        return inputs.index(part.x) if _is_overwritten(part) else -1
-    if (update := producer(value, mir.CacheUpdateOp)) is not None:
-        return inputs.index(update.cache) if _is_in_place(update.cache, value) else -1
-    sample = producer(value, mir.SampleOp)
-    overwrites = sample is not None and value == sample.chosen_out and _is_in_place(sample.chosen, value)
-    return inputs.index(sample.chosen) if overwrites else -1
-
-
-def _stem(group: Group) -> str:
-    """A name that says what the kernel does: its operations, shortened where there are many."""
-    if group.kind == OWN:
-        return str(python_value(group.ops[0].attributes["op"])).replace(".", "_")
-    words = list(dict.fromkeys(op.name.removeprefix("mir.") for op in group.ops if op.name != "mir.reshape"))
-    return "_".join(words[:3] or ["reshape"])

@@ -13,6 +13,7 @@ from rlx_mlir.errors import CompileError, StageError, shortened
 from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.lowering.donation import mark_updated, updated_by
 from rlx_mlir.lowering.functions import (
+    CLASS,
     KERNEL,
     PREPARE,
     argument_attributes,
@@ -23,7 +24,6 @@ from rlx_mlir.lowering.functions import (
     result_attributes,
 )
 from rlx_mlir.lowering.lir import CONDITIONS, POSITIONS, unnamed_symbol
-from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.plan_regions import KINDS, Memory, RegionReader
 from rlx_mlir.mir import dims
 from rlx_mlir.mir.cost import type_bytes

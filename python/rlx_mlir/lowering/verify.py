@@ -17,6 +17,7 @@ from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.kernel_classes import CLASSES, GENERIC, OWN
 from rlx_mlir.lowering.extents import oversized
 from rlx_mlir.lowering.functions import (
+    CLASS,
     KERNEL,
     PREPARE,
     ROLE,
@@ -30,7 +31,6 @@ from rlx_mlir.lowering.gpu.host import PDL, device_functions, kernel_names, kern
 from rlx_mlir.lowering.gpu.outline import HOST
 from rlx_mlir.lowering.kernels import EXTRA_ARGUMENTS, MEASURES, TEMPLATE
 from rlx_mlir.lowering.lir import ALIGNMENT
-from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.plan import PlanReader
 from rlx_mlir.lowering.plan_regions import KINDS, lifetimes
 from rlx_mlir.lowering.regions import is_kept

@@ -256,7 +256,11 @@ class Session:
             self._prefill(part, np.array([len(part) - 1], np.int32), self._logits)
             # The last place in the prompt that another one with the same begin may go on behind.
             rest = len(ids) - start - len(part)
-            if self.prefilled == len(self._tokens) and rest < self.model.reuse and not self.prefilled % self.model.reuse:
+            if (
+                self.prefilled == len(self._tokens)
+                and rest < self.model.reuse
+                and not self.prefilled % self.model.reuse
+            ):
                 self.states.mark(self.prefilled)
         self._has_logits = True
         logits: Floats = self._logits[0, 0]

@@ -22,7 +22,7 @@ from rlx_mlir.errors import InputError, NumericError
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.locations import describe_location
 from rlx_mlir.lowering.donation import TIED
-from rlx_mlir.lowering.outline import CLASS
+from rlx_mlir.lowering.functions import CLASS
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.artifact import Call as PlannedCall
 from rlx_mlir.runtime.executable import Executable, empty_aligned

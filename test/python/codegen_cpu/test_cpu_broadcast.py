@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu_harness import TARGETS, compiled
 from covering import products
+from cpu_harness import TARGETS, compiled
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret

@@ -363,7 +363,7 @@ def test_bits_do_not_depend_on_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
     case = apart_case()
     assert graphs.check(case)["status"] == "ok"
     monkeypatch.setattr(graphs, "_kept_roundings", lambda *_: None)  # it sees more than this, in large numbers
-    monkeypatch.setattr(kernel_specs, "_rounding", lambda op: "")
+    monkeypatch.setattr(kernel_specs, "rounding_of", lambda op: "")
     found = graphs.check(case)
     assert (found["status"], found["kind"]) == ("finding", "bits")
     assert "has other bits with" in found["message"]

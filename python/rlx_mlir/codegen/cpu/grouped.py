@@ -102,7 +102,9 @@ class _Grouped:
         self.experts, self.n = em.dim(self.weight, 0), em.dim(self.weight, 2)
         self.type, self.lanes = target.vector("f32"), target.lanes("f32")
         # Sums, weights and one number fit the registers.
-        self.vectors, self.sizes = (4, (6, 4, 2, 1)) if target.registers == 32 else (2, (6, 2, 1))
+        many = target.registers == 32
+        self.vectors = 4 if many else 2
+        self.sizes: tuple[int, ...] = (6, 4, 2, 1) if many else (6, 2, 1)
         self.columns = self.vectors * self.lanes
         self.groups = em.iceildiv(self.n, COLUMNS)
 

@@ -11,8 +11,8 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import shape_of
 from rlx_mlir.codegen.specs import AttentionSpec, ProductSpec
+from rlx_mlir.lowering.functions import CLASS
 from rlx_mlir.lowering.kernel_specs import read_attention, read_product
-from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.tuning.choices import AT, changes_bits
 from rlx_mlir.tuning.gpu import CHANGE_BITS
 
