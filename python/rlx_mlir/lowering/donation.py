@@ -5,9 +5,9 @@ A tie is a promise that a call which donates the argument finds the result in it
 dies at the kernel that writes the result: no later call reads it, and the kernel itself reads an element before it
 writes it, in the same place. That follows from the kernel's MIR: the operations that make the result, and those that
 read the argument, are element-wise, and what they read of it goes into the result, index by index; others of the kernel
-have to do with neither. Code of every kind keeps to that: a thread loads what one
-element of a result needs before it stores it, and loops without a template do so in the order of the operations. A
-gated delta rule goes from the argument to the result column by column.
+have to do with neither. Code of every kind keeps to that: a thread loads what one element of a result needs before it
+stores it, and loops without a template do so in the order of the operations. A gated delta rule goes from the argument
+to the result column by column.
 
 Outlining cuts kernels such that ties hold where the graph admits them, and moves what writes a result behind the last
 reader of its argument. Planning memory refuses the ties that are left over, each with its reason.
