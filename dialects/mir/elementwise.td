@@ -103,6 +103,9 @@ def MIR_GeluOp : MIR_UnaryOp<"gelu", "Gaussian error linear unit",
 def MIR_GeluApproxOp : MIR_UnaryOp<"gelu_approx", "Gaussian error linear unit, approximated by tanh",
     "0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))",
     "The approximation is part of the meaning: models are trained with one or the other form.">;
+def MIR_GeluSlopeOp : MIR_UnaryOp<"gelu_slope", "derivative of the Gaussian error linear unit",
+    "0.5 * (1 + erf(x / sqrt(2))) + x * e^(-x^2 / 2) / sqrt(2 * pi)",
+    "What gradients multiply by where `mir.gelu` was. Infinities give 0 and 1.">;
 def MIR_SiluOp : MIR_UnaryOp<"silu", "sigmoid-weighted linear unit",
     "x * sigmoid(x)", "inf gives inf, and -inf gives NaN: it is multiplied by 0.">;
 def MIR_ReluOp : MIR_UnaryOp<"relu", "rectified linear unit",

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from rlx_mlir.errors import InputError, ModelFileError, RlxError, UnsupportedError, shortened
-from rlx_mlir.files import Json, read_text
+from rlx_mlir.files import Json, read_bytes
 from rlx_mlir.frontends.documents import parse_json
 from rlx_mlir.frontends.model_file import ModelFile
 from rlx_mlir.models.chat import ChatTemplate
@@ -82,16 +82,16 @@ class Reader:
         file is too large.
         """
         found: list[Example] = []
-        for number, line in enumerate(read_text(path).split("\n"), 1):
+        for number, line in enumerate(read_bytes(path, budget="json_bytes").split(b"\n"), 1):
             if line.strip():
                 found += self._examples(line, path, number)
         if not found:
             raise ModelFileError("the file must have an example in a line at least, but has none", path=path)
         return found
 
-    def _examples(self, line: str, path: str | os.PathLike[str], number: int) -> list[Example]:
+    def _examples(self, line: bytes, path: str | os.PathLike[str], number: int) -> list[Example]:
         where = f"{os.fspath(path)}: line {number}"
-        value = parse_json(line.encode(), path, error=partial(_in_line, number))
+        value = parse_json(line, path, error=partial(_in_line, number))
         if not isinstance(value, dict):
             raise ModelFileError(f"line {number} must be an object, but is {shortened(value)}", path=path)
         if given := [key for key in _REFUSED if key in value]:

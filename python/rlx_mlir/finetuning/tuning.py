@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from rlx_mlir.compiler import compile_cached
-from rlx_mlir.errors import InputError, shortened
+from rlx_mlir.errors import ExecutionError, InputError, shortened
 from rlx_mlir.finetuning.data import Rows
 from rlx_mlir.finetuning.graph import LossGraph
 from rlx_mlir.frontends.model_file import ModelFile
@@ -167,7 +168,10 @@ class FineTuning:
         return self._trainer.steps
 
     def step(self) -> Step:
-        """Takes a step."""
+        """Takes a step.
+
+        Raises ExecutionError where its loss is no number: what is trained has none to go on from then.
+        """
         begin = time.perf_counter()
         number = self._trainer.steps
         inputs = self._batches.at(number)
@@ -175,10 +179,16 @@ class FineTuning:
         # The loss is a mean over batches; here one over all tokens of the step.
         weights = counted * np.float32(self.settings.accumulate / counted.sum())
         found = self._trainer.step({**inputs, "weights": weights})
+        loss, norm = float(found["loss"]), float(found["optim.gradient_norm"])
+        if not math.isfinite(loss):
+            raise ExecutionError(
+                f"step {number + 1}: the loss must be a finite number, but is {loss:g}: the rate, at most "
+                f"{self.settings.rate:g}, may be too large; checkpoints of earlier steps are as they were"
+            )
         return Step(
             number + 1,
-            float(found["loss"]),
-            float(found["optim.gradient_norm"]),
+            loss,
+            norm,
             _filled(inputs),
             time.perf_counter() - begin,
             peak_rss(),
@@ -208,7 +218,7 @@ class FineTuning:
         return total / rows.answers
 
     def run(self) -> Iterator[Step]:
-        """Takes the steps that are left."""
+        """Takes the steps that are left; raises as `step` does."""
         while self.steps < self.settings.steps:
             yield self.step()
 

@@ -29,6 +29,10 @@ class ElementwiseBuilders:
         """x / 2 * (1 + erf(x / sqrt(2)))."""
         return self._unary("gelu", x, **options)
 
+    def gelu_slope(self, x: Value, **options: Unpack[Options]) -> Value:
+        """The derivative of gelu."""
+        return self._unary("gelu_slope", x, **options)
+
     def gelu_approx(self, x: Value, **options: Unpack[Options]) -> Value:
         """gelu with erf approximated by tanh."""
         return self._unary("gelu_approx", x, **options)

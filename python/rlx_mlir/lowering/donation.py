@@ -3,10 +3,11 @@
 
 A tie is a promise that a call which donates the argument finds the result in its memory. It holds where the argument
 dies at the kernel that writes the result: no later call reads it, and the kernel itself reads an element before it
-writes it, in the same place. That follows from the kernel's MIR: all of its operations are element-wise, and what they
-read of the argument goes into the result, index by index. Code of every kind keeps to that: a thread loads what one
-element of a result needs before it stores it, and loops without a template do so in the order of the operations. A
-gated delta rule goes from the argument to the result column by column.
+writes it, in the same place. That follows from the kernel's MIR: the operations that make the result, and those that
+read the argument, are element-wise, and what they read of it goes into the result, index by index; others of the kernel
+have to do with neither. Code of every kind keeps to that: a thread loads what one element of a result needs before it
+stores it, and loops without a template do so in the order of the operations. A gated delta rule goes from the argument
+to the result column by column.
 
 Outlining cuts kernels such that ties hold where the graph admits them, and moves what writes a result behind the last
 reader of its argument. Planning memory refuses the ties that are left over, each with its reason.
@@ -141,12 +142,13 @@ def _unsafe(
     for op in ops:
         if op.name == "mir.constant":
             continue
-        if op.name not in BROADCASTS:
-            return op, "reads or writes elements in other places than its kernel writes the result to"
         reads = any(given(operand) for operand in op.operands)
+        depends = reads or any(_owner(operand) in carried for operand in op.operands)
+        if op.name not in BROADCASTS and (depends or identity(op) in needed):
+            return op, "reads or writes elements in other places than its kernel writes the result to"
         if reads and identity(op) not in needed:
             return op, "may read it after the result is there, in one kernel"
-        if reads or any(_owner(operand) in carried for operand in op.operands):
+        if depends:
             carried.add(identity(op))
             own = [operand for operand in op.operands if given(operand) or _owner(operand) in carried]
             if any(dims[value] != dims[result] for value in (*own, *op.results)) and identity(op) in needed:

@@ -7,7 +7,7 @@ so what a kernel means can be read, interpreted, and lowered by a template or ge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir import ir
@@ -16,8 +16,9 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.kernel_classes import GENERIC, OWN
 from rlx_mlir.lowering.convolutions import fits_images, is_by_channel, panels_of, why_no_template
 from rlx_mlir.lowering.donation import check_packed, separate, sink_writers, ties_of
+from rlx_mlir.lowering.followers import Epilogues, followers
 from rlx_mlir.lowering.functions import tensor_entry
-from rlx_mlir.lowering.fuse import BINARY, gating, only_user, producer, shape_of
+from rlx_mlir.lowering.fuse import BINARY, only_user, producer, shape_of
 from rlx_mlir.lowering.groups import (
     BROADCASTS,
     MAX_ELEMENT_OPS,
@@ -26,7 +27,6 @@ from rlx_mlir.lowering.groups import (
     PRODUCTS,
     ROW_WISE,
     Group,
-    fits_epilogue,
 )
 from rlx_mlir.lowering.in_place import is_in_place, is_overwritten
 from rlx_mlir.lowering.joined import note_groups
@@ -124,7 +124,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     library, report = KernelLibrary(module), report_into(module)
     for number, block in enumerate(blocks):
         ops = [op for op in _inside(block) if op.name.startswith("mir.") and op.results]
-        groups = _single_groups(ops, dims) if apart else _form_groups(ops, dims, gathers=gathers)
+        groups = _single_groups(ops, dims) if apart else _form_groups(block, ops, dims, gathers=gathers)
         if number == 0 and not apart:
             groups = separate(entry, groups, _single_group)
         if prologues:
@@ -223,17 +223,22 @@ def _join_in_groups(block: ir.Block) -> None:
         op.operation.erase()
 
 
-def _form_groups(ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims], *, gathers: bool) -> list[Group]:
+def _form_groups(
+    block: ir.Block, ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims], *, gathers: bool
+) -> list[Group]:
     """The groups of a block's operations, in the order of their last operations.
 
+    ops: those of the block that may need kernels.
     dims: of all values.
-    gathers: gathers take the element-wise operations on what they read into their kernels.
+    gathers: gathers take the element-wise operations on what they read into their kernels, and products none but those
+        that follow them.
     """
     taken: set[int] = set()
     groups: list[Group] = []
+    epilogues = Epilogues(block, taken, alone=gathers)
     for op in ops:
         if isinstance(op.opview, PRODUCTS) and identity(op) not in taken:
-            group = Group("gemm", _with_epilogue(op, taken))
+            group = Group("gemm", epilogues.of_product(op))
             taken |= group.members
             groups.append(group)
         elif isinstance(op.opview, mir.ConvOp) and (found := _depthwise(op)):
@@ -539,24 +544,13 @@ def _stand_together(members: Sequence[ir.AnyOp], ops: Sequence[ir.Operation]) ->
     return all(order.get(reader, last) >= last for reader in readers)
 
 
-def _with_epilogue(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
-    """A product, its twin where both feed function(a) * b, and the pointwise operations that only they feed."""
-    ops = [op]
-    value = op.results[0]
-    if twin := _twin(op, taken):
-        function, mul, other = twin
-        ops = [op, other, function, mul]
-        value = mul.results[0]
-    return [*ops, *_followers(value, taken)]
-
-
 def _gather_with_followers(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
     """A gather, and the pointwise operations that only it feeds, where entries are rows of the result."""
     table = op.operands[0]
     packed = packing(table.type) is not None
     rows = packed or python_value(op.opview.axis) == len(shape_of(table)) - 2
     floating = str(ir.RankedTensorType(op.results[0].type).element_type) in ("f32", "f16", "bf16")
-    return [op, *(_followers(op.results[0], taken) if rows and floating else [])]
+    return [op, *(followers(op.results[0], taken) if rows and floating else [])]
 
 
 def _with_condition(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
@@ -575,44 +569,8 @@ def _convolution(conv: mir.ConvOp, taken: set[int], dims: Mapping[ir.Value, Dims
     """A convolution, what puts panels of its weights in order, and the pointwise operations that only it feeds."""
     constant = any(producer(value, mir.ConstantOp) is not None for value in (conv.x, conv.weight))
     alone = constant or why_no_template(conv)
-    after = [] if alone else _followers(conv.result, taken, fits_images(dims))
+    after = [] if alone else followers(conv.result, taken, fits_images(dims))
     return [*panels_of(conv), conv.operation, *after]
-
-
-def _followers(
-    value: ir.Value, taken: set[int], fits: Callable[[ir.Value, ir.Value], bool] = fits_epilogue
-) -> list[ir.AnyOp]:
-    """The chain of pointwise operations that only a value feeds, whose other operands an epilogue can read.
-
-    `fits` says of an operand and the value whether it can.
-    """
-    ops = []
-    while (user := only_user(value)) is not None:
-        operation = user.operation
-        if identity(operation) in taken or operation.name not in POINTWISE or operation.results[0].type != value.type:
-            break
-        if not all(v == value or fits(v, value) for v in operation.operands):
-            break
-        ops.append(operation)
-        value = operation.results[0]
-    return ops
-
-
-def _twin(op: ir.AnyOp, taken: set[int]) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp] | None:
-    """(function, mul, other product) where op and another product of equal kind feed function(a) * b."""
-    if isinstance(op.opview, mir.FusedMatmulBiasActOp) or (found := gating(op.opview)) is None:
-        return None
-    mul, function, gate, up = found
-    other = (up if op == gate.operation else gate).operation
-    same_input = list(op.operands)[:-1] == list(other.operands)[:-1] and _attributes(op) == _attributes(other)
-    same_weight = op.operands[-1 + len(op.operands)].type == other.operands[-1 + len(other.operands)].type
-    if identity(other) in taken or not same_input or not same_weight or op.block != other.block:
-        return None
-    return function.operation, mul.operation, other
-
-
-def _attributes(op: ir.AnyOp) -> dict[str, ir.Attribute]:
-    return dict(op.attributes.items())
 
 
 def _is_row_wise(view: ir.AnyOp) -> bool:

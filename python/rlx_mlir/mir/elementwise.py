@@ -117,9 +117,30 @@ def _gelu_reference(x: np.ndarray) -> np.ndarray:
     return np.asarray(0.5 * wide * _erfc(wide * -math.sqrt(0.5))).astype(x.dtype)
 
 
+#: Factor of the density of normal numbers, e^(-x^2 / 2) / sqrt(2 pi).
+_DENSITY = 1 / math.sqrt(2 * math.pi)
+
+
 def _gelu_slope(x: Symbol) -> Symbol:
-    """Phi(x) + x phi(x), with phi the density of normal numbers."""
-    return ERFC(x * -math.sqrt(0.5)) * 0.5 + x * EXP(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+    """Phi(x) + x phi(x), with phi the density of normal numbers: one power serves both."""
+    t = minimum(ABSOLUTE(x), 20.0)  # from there on the power is 0
+    s = 1 / (t * NORMAL_TAIL + 1)
+    below = (polynomial(s, NORMAL_TAIL_FACTORS) * s - t * _DENSITY) * EXP(t * t * -0.5)
+    return select(x < 0, below, 1 - below)
+
+
+def _wide_gelu_slope(x: Symbol) -> Symbol:
+    """The same in f64."""
+    t = maximum(minimum(x, 40.0), -40.0)
+    return ERFC(t * -math.sqrt(0.5)) * 0.5 + t * EXP(t * t * -0.5) * _DENSITY
+
+
+def _gelu_slope_reference(x: np.ndarray) -> np.ndarray:
+    """By f64."""
+    return formula(_wide_gelu_slope).evaluate(x.astype(F64)).astype(x.dtype)
+
+
+_DERIVATIVE = Primitive("gelu_slope", _gelu_slope_reference)
 
 
 GELU = register(
@@ -130,8 +151,20 @@ GELU = register(
         lambda x: Interval(max(-0.17, min(x.low, 0.0)), max(x.high, 0.0)),  # the least value, a little below
         precise=formula(lambda x: x * 0.5 * ERFC(x * -math.sqrt(0.5))),
         reference=_gelu_reference,
-        derivatives=(formula(_gelu_slope),),
+        derivatives=(formula(_DERIVATIVE),),
         activation=True,
+    )
+)
+
+register(
+    Elementwise(
+        mir.GeluSlopeOp,
+        "The derivative of gelu.",
+        formula(_gelu_slope),
+        lambda x: Interval(-0.13, 1.13),  # at -sqrt(2) and sqrt(2), a little beyond
+        precise=formula(_wide_gelu_slope),
+        reference=_gelu_slope_reference,
+        derivatives=(formula(lambda x: (2 - x * x) * EXP(x * x * -0.5) * _DENSITY),),
     )
 )
 

@@ -97,14 +97,14 @@ class AdamW(Optimizer):
         self, m: Images, w: Value, g: Value, slots: Mapping[str, Value], rate: Value, number: Value
     ) -> tuple[Value, dict[str, Value]]:
         """See `adamw`."""
-        # Numbers first: what follows on whole arrays is one kernel then.
+        # Numbers first: what follows on whole arrays is one kernel then, which divides once for each element.
         first, second = (_bias(m, beta, number) for beta in (self.beta1, self.beta2))
         decay = m.sub(1.0, m.mul(rate, self.weight_decay))
+        length, inverse = m.div(rate, first), m.div(1.0, second)
         mean = m.add(m.mul(slots["mean"], self.beta1), m.mul(g, 1 - self.beta1))
-        square = m.add(m.mul(slots["square"], self.beta2), m.mul(m.mul(g, 1 - self.beta2), g))
-        spread = m.add(m.sqrt(m.div(square, second)), self.eps)
-        kept = m.mul(w, decay)
-        return m.sub(kept, m.mul(m.div(m.div(mean, first), spread), rate)), {"mean": mean, "square": square}
+        square = m.add(m.mul(slots["square"], self.beta2), m.mul(m.mul(g, g), 1 - self.beta2))
+        spread = m.add(m.sqrt(m.mul(square, inverse)), self.eps)
+        return m.sub(m.mul(w, decay), m.div(m.mul(mean, length), spread)), {"mean": mean, "square": square}
 
 
 def _bias(m: Images, beta: float, number: Value) -> Value:

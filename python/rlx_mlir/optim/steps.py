@@ -186,16 +186,21 @@ class _Step:
         wide = [self._wide(gradient) for gradient in gradients]
         if scale is not None:
             wide = [m.div(gradient, m.cast(scale, gradient.dtype)) for gradient in wide]
-        norm = self._norm(wide)
-        if self._limit is not None:
+        # A norm that no update waits for is summed where the update reads the gradient anyway, in one kernel.
+        norm = self._norm([self._squares(gradient) for gradient in wide]) if self._is_first else None
+        if self._limit is not None and norm is not None:
             factor = m.minimum(m.div(m.constant(self._limit, norm.dtype), m.add(norm, 1e-6)), 1.0)
             wide = [m.mul(gradient, m.cast(factor, gradient.dtype)) for gradient in wide]
         rate = module.input(RATE, [])
         before = self._kept(NUMBER, [], np.int32)
         number = m.add(before, 1)
-        finite = None if scale is None else m.lt(norm, np.inf)
+        finite = None if scale is None or norm is None else m.lt(norm, np.inf)
+        squares = []
         for name, gradient in zip(self._names, wide, strict=True):
             self._update(name, old[name], gradient, rate, number, finite)
+            if norm is None:
+                squares.append(self._squares(gradient))
+        norm = self._norm(squares) if norm is None else norm
         self._new[NUMBER] = number if finite is None else m.where(finite, number, before)
         if scale is not None and finite is not None:
             self._rescale(scale, finite)
@@ -208,14 +213,22 @@ class _Step:
         """A value in a type of 32 bits at least."""
         return self._m.cast(x, "f32") if x.dtype.itemsize < 4 else x
 
-    def _norm(self, gradients: Sequence[Value]) -> Value:
+    @property
+    def _is_first(self) -> bool:
+        """Whether updates need the norm of the gradients."""
+        return self._limit is not None or self._scale is not None
+
+    def _squares(self, gradient: Value) -> Value:
+        """The squares of a gradient, summed along its rows where it has some."""
+        m = self._m
+        own = m.mul(gradient, gradient)
+        return m.sum(own, -1, keep_dims=True) if own.ndim > 1 else own
+
+    def _norm(self, squares: Sequence[Value]) -> Value:
         """The root of the sum of all squares, in f32."""
         m = self._m
         total: Value | None = None
-        for gradient in gradients:
-            own = m.mul(gradient, gradient)
-            if own.ndim > 1:
-                own = m.sum(own, -1, keep_dims=True)  # in the kernel that squares
+        for own in squares:
             own = m.sum(own)
             own = m.cast(own, "f32") if own.dtype != np.float32 else own
             total = own if total is None else m.add(total, own)

@@ -41,6 +41,7 @@ func.func @iota(%x: tensor<?x8x?xf16>) -> (tensor<2x4xi32>, tensor<?xi64>, tenso
 //  CHECK-NEXT:   %[[ATAN:.+]] = mir.atan %[[TAN]] : tensor<?x8xf32>
 //  CHECK-NEXT:   %[[ROUND:.+]] = mir.round %[[ATAN]] : tensor<?x8xf32>
 //  CHECK-NEXT:   %[[ERFC:.+]] = mir.erfc %[[ROUND]] : tensor<?x8xf32>
+//  CHECK-NEXT:   mir.gelu_slope %[[ERFC]] : tensor<?x8xf32>
 //  CHECK-NEXT:   return %[[ERFC]]
 func.func @unary(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %0 = mir.gelu %x : tensor<?x8xf32>
@@ -61,6 +62,7 @@ func.func @unary(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %15 = mir.atan %14 : tensor<?x8xf32>
   %16 = mir.round %15 : tensor<?x8xf32>
   %17 = mir.erfc %16 : tensor<?x8xf32>
+  %slope = mir.gelu_slope %17 : tensor<?x8xf32>
   return %17 : tensor<?x8xf32>
 }
 

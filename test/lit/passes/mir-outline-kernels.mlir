@@ -121,16 +121,17 @@ func.func @sum_of_products(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %v: tensor<
 
 // -----
 
-/// An epilogue ends where the product, or what follows it, is read elsewhere, and before anything that isn't pointwise.
+/// An epilogue ends where the product, or what follows it, is read elsewhere and first by no function of it alone, and
+/// before anything that isn't pointwise.
 // CHECK-LABEL: func @epilogues_end
 //       CHECK:   %[[P:.+]] = call @matmul_0
-//       CHECK:   %[[S:.+]] = call @silu_0(%[[P]])
+//       CHECK:   %[[S:.+]] = call @mul_0(%[[P]])
 //       CHECK:   %[[Q:.+]] = call @matmul_exp_0
 //       CHECK:   %[[R:.+]] = call @reduce_0(%[[Q]])
 //       CHECK:   return %[[P]], %[[S]], %[[R]]
 func.func @epilogues_end(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>) {
   %p = mir.matmul %x, %w : tensor<4x8xf32>, tensor<8x8xf32>
-  %s = mir.silu %p : tensor<4x8xf32>
+  %s = mir.mul %p, %p : tensor<4x8xf32>
   %q = mir.matmul %x, %w transpose_rhs : tensor<4x8xf32>, tensor<8x8xf32>
   %e = mir.exp %q : tensor<4x8xf32>
   %r = mir.reduce sum %e axes [1] : tensor<4x8xf32>
@@ -400,6 +401,22 @@ func.func @cut(%w: tensor<8x8xf32> {mir.name = "w", mir.kind = "input"}, %x: ten
   %g = mir.matmul %x, %y : tensor<8x4xf32>, tensor<4x8xf32>
   %s = mir.sub %w, %g : tensor<8x8xf32>
   return %s : tensor<8x8xf32>
+}
+
+// -----
+
+/// What is summed beside it, of other values, stays in its kernel.
+// CHECK-LABEL: func private @mul_reduce_sub_0
+//       CHECK:   mir.reduce
+//       CHECK:   mir.sub
+// CHECK-LABEL: func @beside(
+//       CHECK:   %[[R:.+]]:2 = call @mul_reduce_sub_0(%arg1, %arg0)
+//       CHECK:   return %[[R]]#1, %[[R]]#0
+func.func @beside(%w: tensor<4x8xf32> {mir.name = "w", mir.kind = "input"}, %g: tensor<4x8xf32>) -> (tensor<4x8xf32> {mir.name = "next"}, tensor<4x1xf32>) attributes {mir.ties = {next = "w"}} {
+  %a = mir.mul %g, %g : tensor<4x8xf32>
+  %n = mir.reduce sum %a axes [1] keep_dims : tensor<4x8xf32>
+  %s = mir.sub %w, %g : tensor<4x8xf32>
+  return %s, %n : tensor<4x8xf32>, tensor<4x1xf32>
 }
 
 // -----

@@ -110,6 +110,13 @@ def test_errors_name_later_lines_too(tmp_path: Path) -> None:
         reader().read(path)
 
 
+def test_a_line_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(b'{"text": "one"}\r\n\n{"text": "caf\xe9"}\n')
+    with pytest.raises(ModelFileError, match=r"data\.jsonl: line 3: byte 13: .* must be UTF-8, but has 0xe9 there"):
+        reader().read(path)
+
+
 def test_files_without_examples_and_other_forms(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="must have an example in a line at least, but has none"):
         reader().read(written(tmp_path, "", " "))

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from test_adapter import Adapted, random_adapter
 
 import rlx_mlir as rlx
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import ExecutionError, InputError
 from rlx_mlir.finetuning import FineTuning, Rows, Settings, graph
 from rlx_mlir.finetuning.data import Example, rows_of
 from rlx_mlir.finetuning.graph import LossGraph
@@ -249,6 +249,18 @@ def test_runs_go_on_from_checkpoints_with_the_same_bits(trained: tuple[FineTunin
 
 
 @pytest.mark.wide
+def test_a_loss_that_is_no_number_ends_a_run(trained: tuple[FineTuning, Path]) -> None:
+    """What was trained is lost then; a checkpoint isn't."""
+    _, folder = trained
+    other = again(trained)
+    other.restore(folder / "10")
+    next(iter(other._trainer.params.values()))[...] = np.nan
+    with pytest.raises(ExecutionError, match="step 11: the loss must be a finite number, but is nan: the rate, "):
+        next(other.run())
+    other.restore(folder / "10")
+    assert np.isfinite(other.step().loss)
+
+
 def test_less_memory_gives_the_same_bits(trained: tuple[FineTuning, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """As few layers as possible are computed again; where all of them don't bring a step within, that is said.
 

@@ -114,7 +114,7 @@ class Graph:
 
 
 UNARY = ["gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs"]
-UNARY += ["sin", "cos", "tan", "atan", "round", "erfc"]
+UNARY += ["sin", "cos", "tan", "atan", "round", "erfc", "gelu_slope"]
 INTEGER_BINARY = ["floor_div", "floor_rem", "trunc_div", "trunc_rem", "bitwise_and", "bitwise_or", "bitwise_xor"]
 BINARY = ["add", "sub", "mul", "div", "pow", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"]
 REDUCTIONS = ["sum", "mean", "max", "min", "prod"]

@@ -42,7 +42,8 @@ def test_formulas_are_their_functions(record: Elementwise):
         digits = record.formula_for("f64").evaluate(*wide)
     assert got.dtype == F32
     assert digits.dtype == F64
-    size = np.abs(want) + (1e-1 if record.periodic else 0.0)
+    # Errors are absolute of periods, and where a function that isn't 0 at 0 is 0.
+    size = np.abs(want) + (1e-1 if record.periodic or record.word == "gelu_slope" else 0.0)
     assert np.max(np.abs(got - want) / np.maximum(size, 1e-30)) <= 2.0**-19
     np.testing.assert_allclose(digits, want, rtol=1e-12, atol=1e-14)
 

@@ -99,6 +99,16 @@ def _gelu_approx(b: Builder, x: Tensor) -> Tensor:
     return b.mul(b.mul(x, 0.5), b.add(b.unary("tanh", inner), 1.0))
 
 
+@writes("gelu_slope")
+@_wide
+def _gelu_slope(b: Builder, x: Tensor) -> Tensor:
+    # Beyond these numbers the power is 0, and an infinity times 0 would be NaN.
+    near = b.binary("minimum", b.binary("maximum", x, -40.0), 40.0)
+    power = b.unary("exponential", b.mul(b.mul(near, near), -0.5))
+    normal = b.mul(b.unary("chlo.erfc", b.mul(near, -math.sqrt(0.5))), 0.5)
+    return b.add(normal, b.mul(b.mul(near, power), 1 / math.sqrt(2 * math.pi)))
+
+
 @writes("compare")
 def _compare(b: Builder, lhs: Tensor, rhs: Tensor, *, kind: str) -> Tensor:
     return b.compare(kind, lhs, rhs)
