@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu_harness import TARGETS, compiled
 from covering import products
+from cpu_harness import TARGETS, compiled
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret
@@ -179,7 +179,8 @@ def test_positions(axis: int, dtype: str) -> None:
     alone = BroadcastSpec(
         (type_of(("b", "a"), "f32"),),
         type_of(dims, dtype),
-        (BroadcastStep("iota", "iota", (), dtype, axis=axis),),
+        # A constant isn't the operand of its number.
+        (BroadcastStep("iota", "iota", (), dtype, axis=axis), BroadcastStep("add", "add", (1, 0.0), dtype)),
         sizes=((0, 0, 1), (2, 0, 0)),
     )
     beside = BroadcastSpec(

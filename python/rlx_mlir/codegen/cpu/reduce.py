@@ -65,10 +65,14 @@ _Combine = Callable[[Emitter, Value, Value], Value]
 
 
 def _extreme(em: Emitter, before: str, running: Value, x: Value) -> Value:
-    """The larger or the smaller one of two; NaN where either is NaN. The first selection is one instruction, which keeps
-    a `running` that is NaN; the conditions of arith.maximumf become two comparisons and what joins them."""
+    """The larger or the smaller one of two; NaN where either is NaN.
+
+    The first selection is one instruction, which keeps a `running` that is NaN; the conditions of arith.maximumf become
+    two comparisons and what joins them.
+    """
     near = em.select(em.cmpf(before, x, running), x, running)
     return em.select(em.cmpf("uno", x, x), x, near)
+
 
 #: How an element joins those before it, of floats and of integers, and what a vector's lanes are joined by.
 _OF_FLOATS: dict[str, tuple[_Combine, str]] = {

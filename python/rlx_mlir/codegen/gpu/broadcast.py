@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.axes import Axis, joined_axes
 from rlx_mlir.codegen.conversions import HALVES, compare, convert
-from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.copies import product
 from rlx_mlir.codegen.gpu.emit import BITS, FLOAT8, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import elementwise
