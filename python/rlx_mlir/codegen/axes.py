@@ -30,7 +30,7 @@ def joined_axes(em: Emitter, spec: BroadcastSpec, buffers: Sequence[Value]) -> l
     Raises UnsupportedByTemplate where nothing says how large a dimension is.
     """
     shape = shape_of(spec.result)
-    read = {at for step in spec.steps for at in step.reads}
+    read = {at for step in spec.steps for at in step.reads if isinstance(at, int)}  # floats are constants
     sources = {axis: (operand, own) for axis, operand, own in spec.sizes}
     counted = [step.axis for step in spec.steps if step.op == "iota"]
     distances: list[Index] = [1] * len(buffers)

@@ -517,6 +517,8 @@ def read_broadcast(name: str, kernel: ir.AnyOp) -> BroadcastSpec:
         axis = python_value(op.attributes["axis"]) if word == "iota" else 0
         numbers[op.results[0]] = count + len(steps)
         read = tuple(numbers[value] for value in reads)
+        if word in ("compare", "cast") and not any(isinstance(value, int) for value in read):
+            raise UnsupportedByTemplate(f"{name}: {word} of constants alone")  # whose type nothing would say
         steps.append(BroadcastStep(word, kind, read, result, rounds=bool(rounding_of(op)), axis=axis))
     given = tuple(int(numbers[value]) - count for value in returned)
     if min(given) < 0 or len(steps) - 1 not in given:

@@ -179,7 +179,8 @@ def test_positions(axis: int, dtype: str) -> None:
     alone = BroadcastSpec(
         (type_of(("b", "a"), "f32"),),
         type_of(dims, dtype),
-        (BroadcastStep("iota", "iota", (), dtype, axis=axis),),
+        # A constant isn't the operand of its number.
+        (BroadcastStep("iota", "iota", (), dtype, axis=axis), BroadcastStep("add", "add", (1, 0.0), dtype)),
         sizes=((0, 0, 1), (2, 0, 0)),
     )
     beside = BroadcastSpec(

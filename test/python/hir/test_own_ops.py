@@ -413,7 +413,7 @@ def test_text_of_later_stages_goes_on() -> None:
         check_two(rlx.compile(GraphModule.from_text(text), cache=False))
     m = GraphModule.mir("net")
     m.set_outputs({"y": m.neg(m.input("x", [4]))})
-    text = rlx.emit(m, "kernels").replace('"rows"', '"own"')
+    text = rlx.emit(m, "kernels").replace('"broadcast"', '"own"')
     with pytest.raises(StageError, match=r"'neg_0' is of class own: it holds one mir.custom on its arguments"):
         rlx.compile(GraphModule.from_text(text), cache=False)
 

@@ -181,7 +181,7 @@ def test_decoder_block(name: str) -> None:
     program = layer.program()
     ways = Ways(program.finish(), maxima={"b": 3, "s": 17})
     used = set(templates_of(ways.templates).values())
-    widened = {"generic"} if name == "custom, all heads" else set()  # a mask of booleans
+    widened = {"broadcast"} if name == "custom, all heads" else set()  # a mask of booleans
     assert used == {"gemm_panels", "rows", "attention"} | widened
     _, params = program.values({"b": 1, "s": 1})
     ways.set_params(params)

@@ -100,7 +100,7 @@ def test_reference():
 def test_on_cpus(disabled):
     executable = rlx.compile(module(*FLOATS), disable_templates=disabled, cache=False)
     classes = sorted(text.partition(":")[0] for text in executable.artifact.templates.values())
-    assert classes == (["generic"] * 4 if disabled else ["generic", "rows", "rows", "rows"])  # f64 has loops alone
+    assert classes == (["generic"] * 4 if disabled else ["broadcast", "rows", "rows", "rows"])
     given = inputs(*FLOATS)
     check_all(given, executable.run(given))
 

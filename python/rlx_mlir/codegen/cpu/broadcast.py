@@ -180,19 +180,20 @@ class _Broadcast:
         self.once: dict[int, Value] = {}
         self._once()
         side = lanes * self.vectors
-        begins = begin
-        if not isinstance(end, int) or end - begin >= 2 * side:
-            whole = begin + (end - begin) // side * side
-            with em.loop(begin, whole, side, hint="column") as column:
-                self._vectors(column.iv, self.vectors, None)
-            begins = whole
-        if isinstance(end, int):
-            vectors = (end - begins) // lanes
+        if isinstance(end, int):  # the whole row
+            done = end // side * side if end >= 2 * side else 0
+            if done:
+                with em.loop(0, done, side, hint="column") as column:
+                    self._vectors(column.iv, self.vectors, None)
+            vectors, left = divmod(end - done, lanes)
             if vectors:
-                self._vectors(begins, vectors, None)
-            if (end - begins) % lanes:
-                self._vectors(begins + vectors * lanes, 1, em.mask((end - begins) % lanes, lanes))
+                self._vectors(done, vectors, None)
+            if left:
+                self._vectors(end - left, 1, em.mask(left, lanes))
             return
+        begins = begin + (end - begin) // side * side
+        with em.loop(begin, begins, side, hint="column") as column:
+            self._vectors(column.iv, self.vectors, None)
         whole = begins + (end - begins) // lanes * lanes
         if self.vectors > 1:
             with em.loop(begins, whole, lanes, hint="column") as column:
@@ -210,9 +211,9 @@ class _Broadcast:
                 self.once[self.first_step + number] = self._positions(number, None)
             elif step.op != "iota" and all(at in self.once for at in step.reads if isinstance(at, int)):
                 self.once[self.first_step + number] = self._computed(step, self.once, None)
-        needed = {step for step, _ in self.spec.results}
         varying = [s for n, s in enumerate(self.spec.steps) if self.first_step + n not in self.once]
-        needed = {self.first_step + step for step in needed} | {at for s in varying for at in s.reads}  # type: ignore[misc]
+        needed = {at for step in varying for at in step.reads if isinstance(at, int)}
+        needed |= {self.first_step + step for step, _ in self.spec.results}
         self.repeated = {
             number: self.em.broadcast(value, vec(self.lanes, value.type))
             for number, value in self.once.items()

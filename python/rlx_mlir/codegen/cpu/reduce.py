@@ -63,12 +63,23 @@ _INTEGERS = ("i8", "i16", "i32", "i64")
 
 _Combine = Callable[[Emitter, Value, Value], Value]
 
+
+def _extreme(em: Emitter, before: str, running: Value, x: Value) -> Value:
+    """The larger or the smaller one of two; NaN where either is NaN.
+
+    The first selection is one instruction, which keeps a `running` that is NaN; the conditions of arith.maximumf become
+    two comparisons and what joins them.
+    """
+    near = em.select(em.cmpf(before, x, running), x, running)
+    return em.select(em.cmpf("uno", x, x), x, near)
+
+
 #: How an element joins those before it, of floats and of integers, and what a vector's lanes are joined by.
 _OF_FLOATS: dict[str, tuple[_Combine, str]] = {
     "sum": (lambda em, x, y: x + y, "add"),
     "prod": (lambda em, x, y: x * y, "mul"),
-    "max": (Emitter.maximumf, "maximumf"),
-    "min": (Emitter.minimumf, "minimumf"),
+    "max": (lambda em, x, y: _extreme(em, "ogt", x, y), "maxnumf"),
+    "min": (lambda em, x, y: _extreme(em, "olt", x, y), "minnumf"),
 }
 _OF_INTEGERS: dict[str, tuple[_Combine, str]] = {
     "sum": (lambda em, x, y: x + y, "add"),
@@ -442,9 +453,11 @@ class _Rows(_Reduction):
             with em.loop(whole, self.length, lanes, self.start, hint="k") as end:
                 end.yield_(self.read(begin + end.iv, em.mask(self.length - end.iv, lanes)))
             totals = [*totals, end.result]
-        word = self.config.operation[1]
-        flags = "reassoc" if word in ("add", "mul") and self.config.element in _FLOATS else ""
-        return em.reduce(word, pairwise(self.join, totals), flags)
+        word, total = self.config.operation[1], pairwise(self.join, totals)
+        if word in ("maxnumf", "minnumf"):  # which are one instruction for each halving where no lane is NaN
+            is_lost = em.reduce("or", em.cmpf("uno", total, total))
+            return em.select(is_lost, math.nan, em.reduce(word, total, "nnan,nsz"))
+        return em.reduce(word, total, "reassoc" if self.config.element in _FLOATS else "")
 
 
 _FORMS: dict[str, type[_Reduction]] = {"rows": _Rows, "columns": _Columns, "pieces": _Pieces}
