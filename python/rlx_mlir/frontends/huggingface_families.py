@@ -410,7 +410,6 @@ _FALCON_H1 = Family(
         **_ATTENTION,
         **{f"feed_forward.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")},
         "input_layernorm": "attn_norm",
-        "pre_ff_layernorm": "ffn_norm",
         **huggingface_scan.layer_names("mamba"),
     },
     numbers={"embedding_multiplier": "embedding_scale", "lm_head_multiplier": "logit_scale"},
@@ -427,7 +426,7 @@ _FALCON_H1 = Family(
         "mamba_d_ssm": 1024,
     },
     refused={**_NO_BIASES, **_NO_SCAN_BIASES, "projectors_bias": (None, False)},
-    bare=huggingface_scan.bare_names("mamba"),
+    bare={**huggingface_scan.bare_names("mamba"), "pre_ff_layernorm.weight": "ffn_norm"},
     scans="beside",
     scan={**_SCAN_KEYS, "inner": "mamba_d_ssm"},
 )

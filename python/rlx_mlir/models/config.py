@@ -653,9 +653,10 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
             rules[f"blk.{config.layers}.{rule.name}"] = rule
     sizes = config.sizes
     tensors = {**file.tensors}
-    for theirs, name in architecture.renamed.items():
-        if theirs in tensors and name not in tensors:
-            tensors[name] = tensors.pop(theirs)  # which is still read by the name that the file has
+    for prefix in ("", *(f"blk.{layer}." for layer in range(config.layers))) if architecture.renamed else ():
+        for theirs, name in architecture.renamed.items():
+            if f"{prefix}{theirs}" in tensors and f"{prefix}{name}" not in tensors:
+                tensors[f"{prefix}{name}"] = tensors.pop(f"{prefix}{theirs}")  # still read by the name in the file
     for layer in range(config.layers if architecture.joined else 0):
         for joined, names in architecture.joined.items():
             if all(f"blk.{layer}.{name}" in rules for name in names):  # of experts, or of a network
