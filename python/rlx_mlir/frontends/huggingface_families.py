@@ -412,10 +412,7 @@ _FALCON_H1 = Family(
         "input_layernorm": "attn_norm",
         **huggingface_scan.layer_names("mamba"),
     },
-    numbers={"embedding_multiplier": "embedding_scale", "lm_head_multiplier": "logit_scale"},
     defaults={
-        "embedding_multiplier": 1.0,
-        "lm_head_multiplier": 1.0,
         "num_key_value_heads": 8,
         "rms_norm_eps": 1e-5,
         "max_position_embeddings": 8192,

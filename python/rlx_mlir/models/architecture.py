@@ -676,7 +676,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             rope_style="half",
             scans="beside",
             renamed={"ffn_norm": "ffn_norm.weight"},
-            reads=frozenset({"embedding_scale", "logit_scale"}),
+            reads=frozenset({"logit_scale"}),
         ),
         Architecture(
             "nemotron_h", rope_style="half", scans="single", gate=False, activation="relu_squared", rotates=False

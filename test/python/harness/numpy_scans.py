@@ -25,7 +25,7 @@ def layer(model: Any, p: str, number: int, x: np.ndarray, n: np.ndarray) -> np.n
     norm = p + ("ffn_norm" if model.family == "falcon-h1" else "ffn_norm.weight")
     if norm not in tensors:
         return h
-    n = model._norm(h, norm)
+    n = h / np.sqrt(np.mean(h * h, axis=-1, keepdims=True) + model.eps) * model.weight(norm)
     if p + "ffn_gate_inp.weight" not in tensors:
         return h + scale * model._feed_forward(p, n)
     gate, up, down = (model.weight(f"{p}ffn_{word}_shexp.weight") for word in ("gate", "up", "down"))
