@@ -669,7 +669,7 @@ def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
     view = _body(kernel)[0][0].opview
     read = [view.q, view.k, view.v, view.g, view.beta, view.state]
     by_step = view.chunk is not None and int(python_value(view.chunk)) == 1
-    return RecurrenceSpec(*_recurrence(name, kernel, read, view), by_step=by_step)
+    return RecurrenceSpec(*[*_recurrence(name, kernel, read, view), by_step])
 
 
 def read_state_space(name: str, kernel: ir.AnyOp) -> StateSpaceSpec:
@@ -678,7 +678,7 @@ def read_state_space(name: str, kernel: ir.AnyOp) -> StateSpaceSpec:
     same = producer(view.a, mir.ConstantOp)
     read = [view.x, view.delta, None if same is not None else view.a, view.b, view.c, view.state]
     rate = None if same is None else _constant(same.operation)
-    return StateSpaceSpec(*_recurrence(name, kernel, read, view), rate=rate)
+    return StateSpaceSpec(*[*_recurrence(name, kernel, read, view), rate])
 
 
 def _recurrence(name: str, kernel: ir.AnyOp, read: list[Any], view: ir.AnyOp) -> list[Any]:

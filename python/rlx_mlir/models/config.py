@@ -660,8 +660,8 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
     for layer in range(config.layers if architecture.joined else 0):
         for joined, names in architecture.joined.items():
             if all(f"blk.{layer}.{name}" in rules for name in names):  # of experts, or of a network
-                parts = [(name, rules[f"blk.{layer}.{name}"]) for name in names]
-                _split(tensors, f"blk.{layer}.", joined, parts, sizes)
+                own_rules = [(name, rules[f"blk.{layer}.{name}"]) for name in names]
+                _split(tensors, f"blk.{layer}.", joined, own_rules, sizes)
     missing = [name for name, rule in rules.items() if name not in tensors and not rule.optional]
     unknown = [name for name in tensors if name not in rules]
     wrong, types = [], []
