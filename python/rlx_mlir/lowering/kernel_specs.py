@@ -667,27 +667,26 @@ def _only(name: str, kernel: ir.AnyOp) -> tuple[ir.AnyOp, ir.Value]:
 def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
     """A kernel of class recurrence."""
     view = _body(kernel)[0][0].opview
-    read = [view.q, view.k, view.v, view.g, view.beta, view.state]
-    by_step = view.chunk is not None and int(python_value(view.chunk)) == 1
-    return RecurrenceSpec(*[*_recurrence(name, kernel, read, view), by_step])
+    buffers = _recurrence(name, kernel, [view.q, view.k, view.v, view.g, view.beta, view.state], view)
+    return RecurrenceSpec(*[*buffers, view.chunk is not None and int(python_value(view.chunk)) == 1])
 
 
 def read_state_space(name: str, kernel: ir.AnyOp) -> StateSpaceSpec:
     """A kernel of class state_space, whose rates may be one number."""
     view = _body(kernel)[0][-1].opview
     same = producer(view.a, mir.ConstantOp)
-    read = [view.x, view.delta, None if same is not None else view.a, view.b, view.c, view.state]
-    rate = None if same is None else _constant(same.operation)
+    rates, rate = (view.a, None) if same is None else (None, _constant(same.operation))
+    read = [view.x, view.delta, rates, view.b, view.c, view.state]
     return StateSpaceSpec(*[*_recurrence(name, kernel, read, view), rate])
 
 
 def _recurrence(name: str, kernel: ir.AnyOp, read: list[Any], view: ir.AnyOp) -> list[Any]:
     """The buffers of operands, of the result and of the last state, None where absent, and the order of operands."""
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
-    given, returned = [value for value in read if value is not None], _body(kernel)[1]
+    given = [value for value in read if value is not None]
     if any(value not in numbers for value in given):
         raise UnsupportedByTemplate(f"{name}: an operand is a constant")
-    written = [value if value in returned else None for value in (view.result, view.state_out)]
+    written = [value if value in _body(kernel)[1] else None for value in (view.result, view.state_out)]
     return [*map(_buffer_of, [*read, *written]), tuple(numbers[value] for value in given)]
 
 
