@@ -29,7 +29,7 @@ def measure(config: ModelConfig, program: str, activations: str) -> dict[str, ob
     begin = time.perf_counter()
     module = decoder.build(config, program)
     built = time.perf_counter()
-    options = compiler.CompileOptions(activations=activations, maxima=maxima(program, context=2048, chunk=512))
+    options = compiler.CompileOptions(activations=activations, maxima=maxima(config, program, context=2048, chunk=512))
     compilation = compiler.Compilation(module, options)
     seconds = compilation.run()
     start = time.perf_counter()

@@ -148,6 +148,8 @@ def _part(document: Document, family: Family) -> Document:
 
 #: What layers are called that have a scan, attention, or a network alone.
 _SCANNING, _ATTENDING, _NETWORKS = ("mamba", "linear_attention"), ("attention", "full_attention"), ("mlp",)
+#: What has a factor before and behind the layers.
+_ENDS = ("embedding", "lm_head")
 #: What the letters of a pattern of layers stand for.
 _LETTERS = {"M": "linear_attention", "*": "full_attention", "-": "mlp"}
 
@@ -273,7 +275,8 @@ class _Reader:
         if family.scans == "all":
             values |= {"attention.head_count": 0, "feed_forward_length": 0}
         if family.scans == "beside":
-            values["logit_scale"] = 1.0 / sizes["logit_scale"]
+            table, head = (_positive(document, document.content, f"{word}_multiplier", 1.0) for word in _ENDS)
+            values["logit_scale"] = table / head if self.flag("tie_word_embeddings") else 1.0
             if self.flag("mamba_rms_norm") and self.value("mamba_norm_before_gate") is not False:
                 raise UnsupportedError(
                     f"{document.path}: with 'mamba_rms_norm', 'mamba_norm_before_gate' must be false: norms before "

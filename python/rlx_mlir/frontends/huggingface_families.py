@@ -8,9 +8,10 @@ package reads, whichever format a model has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from . import huggingface_delta, huggingface_scan
+from .huggingface_family import Family
 
 NUMBERS: Mapping[str, str] = {
     "hidden_size": "embedding_length",
@@ -98,77 +99,6 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "pruned_heads": (None, {}),
 }
 """Keys that change what is computed in a way that isn't implemented, with the values at which they change nothing."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """What tells one family from another.
-
-    Attributes:
-        name: `model_type` in `config.json`.
-        architecture: the name of GGUF.
-        layer: tensors of a layer, without `.weight` or `.bias`, and what GGUF calls them.
-        numbers: more keys that are numbers, or flags.
-        defaults: what the absence of a key means, where it isn't what it means for LLaMA.
-        activation: the key of the gate's function.
-        activations: words of it that are the architecture's function.
-        windows: which layers see a window where `layer_types` doesn't say: ``all``; ``later``, those from
-            `max_window_layers` on; ``period``, all but every so many (`sliding_window_pattern`); ``unrotated``, those
-            that don't rotate; empty for none.
-        switched: the window is there only where `use_sliding_window` says so.
-        refused: keys beside `REFUSED`.
-        plus_one: norms multiply by 1 + weight.
-        bare: tensors of a layer whose names have no such end, and what GGUF calls them.
-        split_experts: a layer has a tensor for each expert, or one with gate and up of all experts.
-        mixed_experts: tensors of all experts have gates and ups in turns, and biases; dense ones are [inputs, outputs],
-            others are blocks of MXFP4 and their scales.
-        packed: the methods of `quantization_config` whose tensors are read.
-        latent: keys and values are made of latents: `kv_lora_rank` and its like say how wide all is, rows that rotate
-            together are side by side unless `rope_interleave` is false, and a layer has all of `attn_kv_b` in one.
-        own_order: elements 2 i and 2 i + 1 of heads rotate together, and rows of queries and keys are as in files.
-        nested_rope: rotations of local layers may be described apart.
-        only_attention: `layer_types` may ask for other layers than those with attention, which aren't read.
-        ahead: the key that says how many layers behind the last one predict tokens further ahead, which aren't read.
-        delta: layers have a gated delta rule in place of attention where `layer_types` says so, or all but every so
-            many; and there may be a layer that predicts further ahead, by names of its own (`mtp_num_hidden_layers`).
-        grouped: of such layers, files have heads in the order of folders, see `huggingface_delta`.
-        convs: layers have a short convolution in place of attention where `layer_types` says so, or but for some
-            (`full_attn_idxs`), and networks may be narrower than `intermediate_size` says.
-        scans: which layers have a selective scan, as of `Architecture.scans`; empty for none.
-        scan: by the words of `huggingface_config.SCAN`, the keys that say of what sizes; None for what follows from the
-            others.
-        with_scans: the family of folders of this name whose `layer_types` name layers with scans.
-        part: the entry of `config.json` that describes the language model, where that is one part of several, of which
-            the others are for what isn't text, and aren't read; empty where it is the whole.
-    """
-
-    name: str
-    architecture: str
-    layer: Mapping[str, str]
-    numbers: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, object] = field(default_factory=dict)
-    activation: str = "hidden_act"
-    activations: tuple[str, ...] = ("silu", "swish")
-    windows: str = ""
-    switched: bool = False
-    refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
-    plus_one: bool = False
-    bare: Mapping[str, str] = field(default_factory=dict)
-    split_experts: bool = False
-    mixed_experts: bool = False
-    packed: tuple[str, ...] = ()
-    latent: bool = False
-    own_order: bool = False
-    nested_rope: bool = False
-    only_attention: bool = False
-    ahead: str = ""
-    delta: bool = False
-    grouped: bool = False
-    convs: bool = False
-    scans: str = ""
-    scan: Mapping[str, str] = field(default_factory=dict)
-    with_scans: Family | None = None
-    part: str = ""
 
 
 _GELU = ("gelu_pytorch_tanh", "gelu_new")
@@ -410,13 +340,9 @@ _FALCON_H1 = Family(
         **_ATTENTION,
         **{f"feed_forward.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")},
         "input_layernorm": "attn_norm",
-        "pre_ff_layernorm": "ffn_norm",
         **huggingface_scan.layer_names("mamba"),
     },
-    numbers={"embedding_multiplier": "embedding_scale", "lm_head_multiplier": "logit_scale"},
     defaults={
-        "embedding_multiplier": 1.0,
-        "lm_head_multiplier": 1.0,
         "num_key_value_heads": 8,
         "rms_norm_eps": 1e-5,
         "max_position_embeddings": 8192,
@@ -427,7 +353,7 @@ _FALCON_H1 = Family(
         "mamba_d_ssm": 1024,
     },
     refused={**_NO_BIASES, **_NO_SCAN_BIASES, "projectors_bias": (None, False)},
-    bare=huggingface_scan.bare_names("mamba"),
+    bare={**huggingface_scan.bare_names("mamba"), "pre_ff_layernorm.weight": "ffn_norm"},
     scans="beside",
     scan={**_SCAN_KEYS, "inner": "mamba_d_ssm"},
 )

@@ -2,8 +2,8 @@
 """Layers with selective scans in folders: Mamba 2's, alone or beside attention.
 
 Files hold -exp(A_log), taps as rows, rates and weights of inputs as [heads, 1], and weights of norms as rows of groups.
-Falcon-H1 multiplies what products give by factors that its configuration has; converters multiply the weights. So does
-this, in f32: in the folder's type it would be another rounding.
+Falcon-H1 multiplies what products give, and rows of the table, by factors that its configuration has; converters
+multiply the weights. So does this, in f32: in the folder's type it would be another rounding.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ScanOrder:
 
     Attributes:
         groups: of heads, each with a norm of its own.
-        factors: by the word of a product, what its rows are multiplied by: one number, or one for each row.
+        factors: by the word of a matrix, what its rows are multiplied by: one number, or one for each row.
     """
 
     groups: int
@@ -107,6 +107,8 @@ def _factors(document: Document, sections: list[int]) -> dict[str, np.ndarray]:
         "ssm_out": numbers["ssm_out"],
         "ffn_gate": gate,
         "ffn_down": down,
+        "token_embd": document.number("embedding_multiplier", 1.0),
+        "output": document.number("lm_head_multiplier", 1.0),
     }
     return {word: np.atleast_1d(np.asarray(value, np.float32)) for word, value in found.items()}
 

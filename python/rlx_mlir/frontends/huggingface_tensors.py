@@ -50,6 +50,8 @@ _JOINED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj|block_sparse_mo
 _WORDS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w2": "down", "w3": "up"}
 #: Matrices of one row that are vectors in GGUF files.
 _SINGLE_ROWS = "ffn_gate_inp_shexp.weight"
+#: Gates above ups, in one tensor, which are two in files.
+_GATE_UP = "ffn_gate_up"
 #: Buffers that earlier versions saved, which follow from the configuration.
 _BUFFER = re.compile(r"model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
 
@@ -176,7 +178,8 @@ class FolderTensors:
                 return True
         if name is None:
             return False
-        if self._order is not None and layer is not None and self._take_delta(part, info, name):
+        ordered = self._order is not None and (layer is not None or isinstance(self._order, ScanOrder))
+        if ordered and self._take_delta(part, info, name):
             return True
         if family.convs and name.endswith("shortconv.conv.weight"):
             if len(info.shape) != 3 or info.shape[1] != 1:
@@ -186,16 +189,26 @@ class FolderTensors:
             shape = (info.shape[0], info.shape[2])
             self._make(name, shape, "f32", lambda: self._values(part, info).astype(np.float32).reshape(shape))
             return True
+        if _GATE_UP in name and len(info.shape) == 2 and info.shape[0] % 2 == 0:
+            middle, half = (info.begin + info.end) // 2, (info.shape[0] // 2, info.shape[1])
+            for word, begin, end in (("ffn_gate", info.begin, middle), ("ffn_up", middle, info.end)):
+                self._place(part, replace(info, shape=half, begin=begin, end=end), name.replace(_GATE_UP, word))
+            return True
         if name.endswith(_SINGLE_ROWS) and info.shape[:1] == (1,):
             info = replace(info, shape=info.shape[1:])
         if family.plus_one and name.endswith("norm.weight") and not name.endswith("ssm_norm.weight"):
             self._make(name, info.shape, "f32", lambda: self._values(part, info).astype(np.float32) + np.float32(1))
-        elif info.name in self._float8 or info.begin % _DTYPES[info.type].itemsize:  # after a header of any length
+        else:
+            self._place(part, info, name)
+        return True
+
+    def _place(self, part: int, info: safetensors.TensorInfo, name: str) -> None:
+        """Takes a tensor as it lies in a file, or makes it where that isn't where it could be read."""
+        if info.name in self._float8 or info.begin % _DTYPES[info.type].itemsize:  # after a header of any length
             self._make(name, info.shape, info.type, lambda: np.array(self._values(part, info)))
         else:
             size, number = info.end - info.begin, _number(info.type)
             self.tensors[name] = TensorInfo(name, info.shape, info.type, number, info.begin, size, 0, part)
-        return True
 
     def _beside_experts(self, word: str) -> str:
         """What files call a network that all tokens have, where there are experts, too."""
@@ -206,7 +219,8 @@ class FolderTensors:
     def _take_delta(self, part: int, info: safetensors.TensorInfo, name: str) -> bool:
         """Takes a tensor of a gated delta rule or a scan, where files have it otherwise."""
         assert self._order is not None
-        prefix, own = name[: name.index(".", 4) + 1], name.split(".", 2)[2]
+        prefix = name[: name.index(".", 4) + 1] if name.startswith("blk.") else ""
+        own = name.removeprefix(prefix)
         made = self._order.made(own, info.shape, info.type, lambda: self._values(part, info), self._path)
         for each, what in made.items():
             self._make(prefix + each, *what)

@@ -217,7 +217,7 @@ class Architecture:
             network; empty where none is.
         rotates: queries and keys rotate; None where a file says so (``rope.scaling.finetuned``), and they don't where
             it doesn't.
-        renamed: what files call some tensors that have another name here.
+        renamed: what files call some tensors, of layers or outside of them, that have another name here.
         recurs: the rules of tensors are those of such a layer.
         predicts: files may have a layer that predicts the token after the next one, see `prediction`.
         reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
@@ -672,7 +672,11 @@ ARCHITECTURES: dict[str, Architecture] = {
             possible_experts=Experts(normalised=True, added=True),
         ),
         Architecture(
-            "falcon-h1", rope_style="half", scans="beside", reads=frozenset({"embedding_scale", "logit_scale"})
+            "falcon-h1",
+            rope_style="half",
+            scans="beside",
+            renamed={"ffn_norm": "ffn_norm.weight"},
+            reads=frozenset({"logit_scale"}),
         ),
         Architecture(
             "nemotron_h", rope_style="half", scans="single", gate=False, activation="relu_squared", rotates=False

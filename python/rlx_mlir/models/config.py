@@ -653,14 +653,15 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
             rules[f"blk.{config.layers}.{rule.name}"] = rule
     sizes = config.sizes
     tensors = {**file.tensors}
-    for theirs, name in architecture.renamed.items():
-        if theirs in tensors and name not in tensors:
-            tensors[name] = tensors.pop(theirs)  # which is still read by the name that the file has
+    for prefix in ("", *(f"blk.{layer}." for layer in range(config.layers))) if architecture.renamed else ():
+        for theirs, name in architecture.renamed.items():
+            if f"{prefix}{theirs}" in tensors and f"{prefix}{name}" not in tensors:
+                tensors[f"{prefix}{name}"] = tensors.pop(f"{prefix}{theirs}")  # still read by the name in the file
     for layer in range(config.layers if architecture.joined else 0):
         for joined, names in architecture.joined.items():
             if all(f"blk.{layer}.{name}" in rules for name in names):  # of experts, or of a network
-                parts = [(name, rules[f"blk.{layer}.{name}"]) for name in names]
-                _split(tensors, f"blk.{layer}.", joined, parts, sizes)
+                own_rules = [(name, rules[f"blk.{layer}.{name}"]) for name in names]
+                _split(tensors, f"blk.{layer}.", joined, own_rules, sizes)
     missing = [name for name, rule in rules.items() if name not in tensors and not rule.optional]
     unknown = [name for name in tensors if name not in rules]
     wrong, types = [], []

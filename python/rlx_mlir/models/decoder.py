@@ -201,7 +201,7 @@ def _built_settling(graph: GraphModule, config: ModelConfig) -> GraphModule:
     trails = {name: graph.input(name, [1, "seq", config.delta.trail]) for name in config.delta.trails()}
     layers = config.delta.layers
     names = [f"blk.{number}.{name}" for number in layers for name in rule_of(graph, config, number, {}).settles_by]
-    params = weight_params(graph, config, names)
+    params = weight_params(graph, config, [name for name in names if name in config.weights])
     outputs: dict[str, Value] = {}
     for number in layers:
         rule = rule_of(graph, config, number, params)

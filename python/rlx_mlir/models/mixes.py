@@ -125,7 +125,7 @@ class Rules:
     @classmethod
     def of(cls, config: ModelConfig, mix: Mix, *, has_importance: bool = False) -> Rules:
         """The rules for a model."""
-        grouped = config.heads // config.kv_heads
+        grouped = config.heads // config.kv_heads if config.kv_heads else 1
         return cls(
             mix,
             config.layers,

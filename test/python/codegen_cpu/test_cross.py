@@ -97,7 +97,7 @@ def test_models_compute_the_same_on_aarch64(
         params = decoder.parameters(config, file, 16)
         for program in decoder.PROGRAMS:
             module = decoder.build(config, program)
-            options = CompileOptions(activations=activations, maxima=maxima(program, context=16, chunk=8))
+            options = CompileOptions(activations=activations, maxima=maxima(config, program, context=16, chunk=8))
             here = Executable(build_artifact(module, options))
             inputs = _inputs(here, rng, config.vocab)
             here.set_params(params)

@@ -22,9 +22,10 @@ def layer(model: Any, p: str, number: int, x: np.ndarray, n: np.ndarray) -> np.n
     if not parts:
         return x + squared(model, p, n)
     h = x + scale * sum(parts)
-    if p + "ffn_norm.weight" not in tensors:
+    norm = p + ("ffn_norm" if model.family == "falcon-h1" else "ffn_norm.weight")
+    if norm not in tensors:
         return h
-    n = model._norm(h, p + "ffn_norm.weight")
+    n = h / np.sqrt(np.mean(h * h, axis=-1, keepdims=True) + model.eps) * model.weight(norm)
     if p + "ffn_gate_inp.weight" not in tensors:
         return h + scale * model._feed_forward(p, n)
     gate, up, down = (model.weight(f"{p}ffn_{word}_shexp.weight") for word in ("gate", "up", "down"))

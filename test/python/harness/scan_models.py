@@ -114,7 +114,7 @@ def layer_tensors(
         matrices |= {"attn_q": (heads * head_dim, hidden), "attn_output": (hidden, heads * head_dim)}
         matrices |= dict.fromkeys(("attn_k", "attn_v"), (kv_heads * head_dim, hidden))
     if network and (scans or attends):
-        found["ffn_norm.weight"] = vector(hidden)
+        found["ffn_norm" if architecture == "falcon-h1" else "ffn_norm.weight"] = vector(hidden)
     width = int(np.max(sizes["feed_forward_length"]))
     words = ("up", "down") if architecture == "nemotron_h" else ("gate", "up", "down")
     if network and "expert_count" in sizes:
@@ -151,7 +151,7 @@ def folder_tensors(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict
     attention = "mixer" if backbone else "self_attn"
     network = {"falcon-h1": "feed_forward", "nemotron_h": "mixer"}.get(architecture, "")
     norms = {"attn_norm": "norm" if backbone else "input_layernorm"}
-    norms["ffn_norm"] = "pre_ff_layernorm" if architecture == "falcon-h1" else "post_attention_layernorm"
+    norms["ffn_norm"] = "post_attention_layernorm"
     found: dict[str, np.ndarray] = {}
     for name, value in tensors.items():
         if name in outside:
@@ -160,7 +160,9 @@ def folder_tensors(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict
         _, number, own = name.split(".", 2)
         prefix = f"{'backbone' if backbone else 'model'}.layers.{number}"
         word, _, kind = own.rpartition(".")
-        if own in _BARE:
+        if own == "ffn_norm":
+            found[f"{prefix}.pre_ff_layernorm.weight"] = value
+        elif own in _BARE:
             found[f"{prefix}.{part}.{_BARE[own]}"] = value.reshape(-1)
         elif word == "ssm_conv1d" and kind == "weight":
             found[f"{prefix}.{part}.conv1d.weight"] = value[:, None]

@@ -160,10 +160,10 @@ def test_granite_4_without_states_is_granite(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[RlxError], str]] = {
-    "states": (
-        {"layer_types": ["mamba", "attention"]},
+    "other layers": (
+        {"layer_types": ["conv", "attention"]},
         UnsupportedError,
-        r"layers of 'granitemoehybrid' must have attention, by 'layer_types', but are \['mamba', 'attention'\]",
+        r"layers of 'granitemoehybrid' must have attention, by 'layer_types', but are \['conv', 'attention'\]",
     ),
     "states by default": ({"layer_types": None}, UnsupportedError, r"must have attention, .* but are None"),
     "too few": ({"layer_types": ["attention"]}, ModelFileError, r"'layer_types' must be 2 of attention"),

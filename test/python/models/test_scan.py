@@ -148,6 +148,16 @@ def test_sessions_are_kept(model: Model, tmp_path: Path) -> None:
     same_states(again, session)
 
 
+@pytest.mark.wide
+def test_bundles_have_all_modules(model: Model, tmp_path: Path) -> None:
+    """Those of states alone are for any number of positions."""
+    report = model.save_bundle(tmp_path / "m.rlx")
+    assert set(report.modules) == set(decoder.modules_of(model.config))
+    options: dict[str, Any] = {"greedy": True, "max_tokens": 12, "ignore_eos": True}
+    loaded = load_model(tmp_path / "m.rlx")
+    assert loaded.generate(IDS[:9], **options).read() == model.generate(IDS[:9], **options).read()
+
+
 def test_heads_that_do_not_decay(tmp_path: Path) -> None:
     """And others at rates from very slow to at once."""
     tensors = tiny_models.tensors(architecture="mamba2")

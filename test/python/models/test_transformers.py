@@ -63,6 +63,21 @@ GRANITE = {
     "attention_multiplier": 0.1,
     "logits_scaling": 2.0,
 }
+MAMBA2 = {
+    **{"num_heads": 8, "head_dim": 16, "n_groups": 2, "state_size": 16, "chunk_size": 8},
+    "num_attention_heads": None,
+}
+HYBRID = {
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    **{"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_chunk_size": 8},
+    "shared_intermediate_size": 80,
+}
+FALCON = {
+    **{"mamba_d_ssm": 96, "mamba_n_heads": 6, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 16},
+    **{"mamba_chunk_size": 8, "embedding_multiplier": 3.0, "lm_head_multiplier": 1.5, "key_multiplier": 0.6},
+    **{"attention_out_multiplier": 0.8, "attention_in_multiplier": 1.1, "ssm_in_multiplier": 1.4},
+    **{"ssm_out_multiplier": 0.6, "mlp_multipliers": [0.7, 1.3], "ssm_multipliers": [0.5, 1.5, 0.8, 0.7, 1.2]},
+}
 LATENT = {
     "num_key_value_heads": 4,
     "kv_lora_rank": 64,
@@ -178,6 +193,24 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "num_experts_per_tok": 0,
             "shared_intermediate_size": 80,
             "position_embedding_type": "rope",
+        },
+    ),
+    "granite-4": ("GraniteMoeHybridConfig", {**GRANITE, **HYBRID, "num_local_experts": 0, "num_experts_per_tok": 0}),
+    "granite-4-moe": (
+        "GraniteMoeHybridConfig",
+        {**GRANITE, **HYBRID, "num_local_experts": 5, "mamba_n_groups": 2, "position_embedding_type": "rope"},
+    ),
+    "mamba2": ("Mamba2Config", MAMBA2),
+    "mamba2-limits": ("Mamba2Config", {**MAMBA2, "n_groups": 1, "time_step_limit": (0.2, 0.7)}),
+    "falcon-h1": ("FalconH1Config", FALCON),
+    "falcon-h1-norms": ("FalconH1Config", {**FALCON, "mamba_rms_norm": True, "mamba_norm_before_gate": False}),
+    "nemotron-h": (
+        "NemotronHConfig",
+        {
+            **{"head_dim": 16, "ssm_state_size": 16, "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2},
+            "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention"],
+            "num_hidden_layers": 4,
+            "chunk_size": 8,
         },
     ),
     "granite-moe": ("GraniteMoeConfig", {**GRANITE, "num_local_experts": 4}),

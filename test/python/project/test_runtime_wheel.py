@@ -92,7 +92,7 @@ def written(folder: Path) -> dict[str, dict[str, np.ndarray]]:
     with GGUFFile(path) as file:
         config = ModelConfig.from_gguf(file)
         params = {name: np.array(array) for name, array in decoder.parameters(config, file, 16).items()}
-    options = CompileOptions(maxima=maxima("decode", context=16, chunk=8))
+    options = CompileOptions(maxima=maxima(config, "decode", context=16, chunk=8))
     artifact = build_artifact(decoder.build(config, "decode"), options)
     inputs: dict[str, np.ndarray] = {}
     for spec in artifact.inputs:
