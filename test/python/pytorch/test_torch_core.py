@@ -213,6 +213,21 @@ def test_functions_of_elements() -> None:
     each(lambda x: (x << 2, x >> 1, torch.bitwise_left_shift(x, x.abs()), x % 3, torch.fmod(x, 3)), index(1, 5, -7, 0))
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float32])
+def test_functions_of_integers(dtype: Any) -> None:
+    """They stay integers."""
+
+    class Functions(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return -x, torch.relu(x), torch.round(x), torch.abs(x), torch.sign(x), torch.floor(x)
+
+    x = torch.tensor([-3, 0, 5], dtype=dtype)
+    found = rlx.from_torch(Functions(), (x,)).compile(threads=1)(x)
+    for one, other in zip(found, Functions()(x), strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+
+
 def test_what_runs_along_a_dimension() -> None:
     each(lambda x: (x.cumprod(0), x.cummin(0).values, x.cummax(1).values, x.logcumsumexp(1), x[:0].cumsum(0)), X)
     each(lambda x: (x.norm(3), x.norm(0, 1), x.norm(-INF), x.norm(1.5, (0, 1))), X)
