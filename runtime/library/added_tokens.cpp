@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "added_tokens.h"
 
+#include "runtime/error.h"
 #include "runtime/utf8.h"
 
 #include <algorithm>
@@ -46,7 +47,8 @@ size_t spacesEnd(std::string_view text) {
 
 } // namespace
 
-void AddedTokens::add(std::string text, int32_t id, bool control, bool left, bool right) {
+void AddedTokens::add(std::string text, int32_t id, bool control, bool left, bool right,
+                      bool alone) {
   if (text.empty())
     return;
   std::vector<size_t> &known = sizes[uint8_t(text[0])];
@@ -54,7 +56,31 @@ void AddedTokens::add(std::string text, int32_t id, bool control, bool left, boo
       std::lower_bound(known.begin(), known.end(), text.size(), std::greater<size_t>());
   if (place == known.end() || *place != text.size())
     known.insert(place, text.size());
-  tokens.insert_or_assign(std::move(text), Token{id, control, left, right});
+  tokens.insert_or_assign(std::move(text), Token{id, control, left, right, alone});
+}
+
+void AddedTokens::setWordCharacters(std::vector<uint32_t> ranges) {
+  if (ranges.size() % 2 != 0 || !std::is_sorted(ranges.begin(), ranges.end()))
+    throw InputError("characters of words are ranges in order");
+  words = std::move(ranges);
+}
+
+bool AddedTokens::isOfWord(uint32_t code) const {
+  // Of the ends below the character, an odd number is within a range; the last ones belong to it.
+  const auto above = std::lower_bound(words.begin(), words.end(), code);
+  return (above - words.begin()) % 2 == 1 || (above != words.end() && *above == code);
+}
+
+bool AddedTokens::standsAlone(std::string_view text, size_t first, size_t last) const {
+  uint32_t code = 0;
+  if (last < text.size() && readUtf8(text, last, code) > 0 && isOfWord(code))
+    return false;
+  if (first == 0)
+    return true;
+  size_t before = first - 1;
+  while (before > 0 && (uint8_t(text[before]) & 0xc0) == 0x80)
+    --before;
+  return readUtf8(text, before, code) == 0 || !isOfWord(code);
 }
 
 const AddedTokens::Token *AddedTokens::longestAt(std::string_view text, size_t at,
@@ -83,6 +109,8 @@ std::vector<Fragment> AddedTokens::cut(std::string_view text, bool withControls)
     }
     size_t first = at, last = at + size;
     at = last;
+    if (token->alone && !standsAlone(text, first, last))
+      continue;
     if (token->left)
       first = std::max(begin, spacesEnd(text.substr(0, first)));
     if (token->right)

@@ -26,7 +26,12 @@ public:
   ///
   /// \param control whether it is found only where control tokens are asked for.
   /// \param left,right whether it takes the spaces before it, or behind it.
-  void add(std::string text, int32_t id, bool control, bool left, bool right);
+  /// \param alone whether it is found only where no character of words is beside it.
+  void add(std::string text, int32_t id, bool control, bool left, bool right, bool alone);
+
+  /// Says which characters are those of words: first and last of ranges, in order. Throws
+  /// InputError where they aren't in order.
+  void setWordCharacters(std::vector<uint32_t> ranges);
 
   /// Cuts a text; texts between tokens are never empty.
   std::vector<Fragment> cut(std::string_view text, bool withControls) const;
@@ -34,12 +39,16 @@ public:
 private:
   struct Token {
     int32_t id;
-    bool control, left, right;
+    bool control, left, right, alone;
   };
 
   const Token *longestAt(std::string_view text, size_t at, bool withControls, size_t &size) const;
 
+  bool isOfWord(uint32_t code) const;
+  bool standsAlone(std::string_view text, size_t first, size_t last) const;
+
   std::unordered_map<std::string, Token> tokens;
+  std::vector<uint32_t> words;    // first and last of ranges
   std::vector<size_t> sizes[256]; // of those that begin with a byte, the largest first
 };
 

@@ -10,10 +10,6 @@
 namespace rlx::runtime::library {
 namespace {
 
-/// The first character that has parts, or is one of those that become others.
-constexpr uint32_t kFirst = 0xc0;
-/// Before this one, nothing follows a character to become one with it.
-constexpr uint32_t kFirstMark = 0x300;
 constexpr uint32_t kMost = 0x10ffff;
 
 // Hangul: syllables of a leading consonant, a vowel, and perhaps a trailing consonant.
@@ -27,33 +23,51 @@ bool isAmong(uint32_t code, uint32_t first, uint32_t count) {
   return code >= first && code - first < count;
 }
 
+uint32_t checkedCharacter(uint32_t code) {
+  if (code > kMost || (code >= 0xd800 && code < 0xe000))
+    throw InputError("a character of a normal form is " + std::to_string(code));
+  return code;
+}
+
 } // namespace
 
 NormalForm::NormalForm(const Value &tables) {
-  const std::vector<Value> &own =
-      tables.asList(3, "tables of a normal form (parts, compositions, classes)");
-  const auto character = [](uint32_t code) {
-    if (code > kMost || (code >= 0xd800 && code < 0xe000))
-      throw InputError("a character of a normal form is " + std::to_string(code));
-    return code;
-  };
-  const std::vector<uint32_t> decomposed = packedWords(own[0], "parts of characters");
+  const std::vector<Value> &own = tables.asList(-1, "tables of a form of texts");
+  if (own.size() != 2 && own.size() != 4)
+    throw InputError("a form of texts has 2 or 4 tables, but these are " +
+                     std::to_string(own.size()));
+  const int64_t below = own[0].asInteger("below which characters stay as they are");
+  if (below < 0 || below > int64_t(kMost))
+    throw InputError("characters stay as they are below " + std::to_string(below));
+  bound = uint32_t(below);
+  readParts(own[1]);
+  isNormal = own.size() == 4;
+  if (isNormal)
+    readComposition(own[2], own[3]);
+}
+
+void NormalForm::readParts(const Value &packed) {
+  const std::vector<uint32_t> decomposed = packedWords(packed, "parts of characters");
   for (size_t i = 0; i < decomposed.size();) {
     if (decomposed.size() - i < 2 || decomposed[i + 1] == 0 ||
         decomposed[i + 1] > decomposed.size() - i - 2)
       throw InputError("parts of characters come with how many there are");
-    std::vector<uint32_t> &found = parts[character(decomposed[i])];
+    firstParted = std::min(firstParted, checkedCharacter(decomposed[i]));
+    std::vector<uint32_t> &found = parts[decomposed[i]];
     for (size_t j = 0; j < decomposed[i + 1]; ++j)
-      found.push_back(character(decomposed[i + 2 + j]));
+      found.push_back(checkedCharacter(decomposed[i + 2 + j]));
     i += 2 + decomposed[i + 1];
   }
-  const std::vector<uint32_t> composed = packedWords(own[1], "compositions of characters");
-  const std::vector<uint32_t> classes = packedWords(own[2], "classes of characters");
+}
+
+void NormalForm::readComposition(const Value &pairs, const Value &ranges) {
+  const std::vector<uint32_t> composed = packedWords(pairs, "compositions of characters");
+  const std::vector<uint32_t> classes = packedWords(ranges, "classes of characters");
   if (composed.size() % 3 != 0 || classes.size() % 3 != 0)
     throw InputError("compositions and classes of characters are three numbers each");
   for (size_t i = 0; i < composed.size(); i += 3)
-    compositions[pairOf(character(composed[i]), character(composed[i + 1]))] =
-        character(composed[i + 2]);
+    compositions[pairOf(checkedCharacter(composed[i]), checkedCharacter(composed[i + 1]))] =
+        checkedCharacter(composed[i + 2]);
   for (size_t i = 0; i < classes.size(); i += 3) {
     const bool follows = marks.empty() || classes[i] > marks.back().last;
     if (!follows || classes[i] > classes[i + 1] || classes[i + 2] == 0 || classes[i + 2] > 255)
@@ -70,7 +84,7 @@ uint8_t NormalForm::orderOf(uint32_t code) const {
 }
 
 void NormalForm::decompose(uint32_t code, std::vector<Character> &found) const {
-  if (isAmong(code, kSyllables, kSyllableCount)) {
+  if (isNormal && isAmong(code, kSyllables, kSyllableCount)) {
     const uint32_t syllable = code - kSyllables;
     found.push_back({kLeading + syllable / (kVowelCount * kTrailingCount), 0});
     found.push_back({kVowels + syllable / kTrailingCount % kVowelCount, 0});
@@ -78,7 +92,7 @@ void NormalForm::decompose(uint32_t code, std::vector<Character> &found) const {
       found.push_back({kTrailing + trailing, 0});
     return;
   }
-  const auto own = code < kFirst ? parts.end() : parts.find(code);
+  const auto own = code < firstParted ? parts.end() : parts.find(code);
   if (own == parts.end())
     return found.push_back({code, orderOf(code)});
   for (uint32_t part : own->second)
@@ -130,7 +144,7 @@ std::string NormalForm::of(std::string_view text) const {
     largest = std::max(largest, code);
     decompose(code, characters);
   }
-  if (largest < kFirstMark)
+  if (largest < bound)
     return std::string(text);
   for (auto at = characters.begin(); at != characters.end();) {
     const auto isLetter = [](const Character &own) { return own.order == 0; };
@@ -141,7 +155,8 @@ std::string NormalForm::of(std::string_view text) const {
     });
     at = end;
   }
-  composeAll(characters);
+  if (!compositions.empty())
+    composeAll(characters);
   std::string found;
   for (const Character &own : characters)
     appendUtf8(found, own.code);

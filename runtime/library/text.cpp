@@ -10,8 +10,9 @@
 namespace rlx::runtime::library {
 namespace {
 
-constexpr int64_t kVersion = 2;
-/// The oldest version that is read: 2 adds rules of tokenizers, and dates of chats.
+constexpr int64_t kVersion = 3;
+/// The oldest version that is read: 2 adds rules of tokenizers, and dates of chats; 3 several forms
+/// of texts, and characters of words.
 constexpr int64_t kOldest = 1;
 /// Bytes of a date: formats have a thousand at most.
 constexpr size_t kMostOfDate = 1 << 16;
@@ -68,6 +69,23 @@ std::string written(std::time_t time, const std::string &format) {
     if (const size_t count = std::strftime(found.data(), found.size(), format.c_str(), &parts))
       return found.substr(0, count);
   return {}; // formats such as %p may stand for nothing
+}
+
+/// Makes rules of version 2, which have one normal form, those of version 3.
+void upgradeRules(Value &tokenizer) {
+  if (tokenizer.kind != Value::Kind::List || tokenizer.items.empty())
+    return;
+  std::vector<Value> &rules = tokenizer.items.back().items;
+  if (rules.size() != 5)
+    return;
+  std::vector<Value> forms;
+  if (rules[1].kind == Value::Kind::List) {
+    constexpr int64_t kFirstMark = 0x300; // NFC leaves texts without one as they are
+    rules[1].items.insert(rules[1].items.begin(), Value::integer(kFirstMark));
+    forms.push_back(rules[1]);
+  }
+  rules[1] = Value::list(std::move(forms));
+  rules.push_back(Value::of(Value::Kind::Text, ""));
 }
 
 std::string replaced(std::string text, const std::string &mark, const std::string &with) {
@@ -187,6 +205,8 @@ std::unique_ptr<const Text> readText(const std::string &section) {
     if (parts[2].kind == Value::Kind::List)
       parts[2].items.push_back(none);
   }
+  if (version < 3)
+    upgradeRules(parts[1]);
   auto text = std::make_unique<Text>();
   if (parts[1].kind == Value::Kind::Text)
     text->noTokenizer = parts[1].text;

@@ -94,11 +94,16 @@ Tokenizer::Tokenizer(const Value &described) {
           "bytes' tokens, begin, add begin, add space, ends, rules)");
   const std::string &kind = parts[0].asText("the kind of a tokenizer");
   sentences = kind == "llama";
-  characters = kind == "characters";
+  unigrams = kind == "unigrams";
+  characters = unigrams || kind == "characters";
   if (!sentences && !characters && kind != "gpt2")
-    throw InputError("a tokenizer is of the kind gpt2, llama or characters, but is '" + kind + "'");
+    throw InputError("a tokenizer is of the kind gpt2, llama, characters or unigrams, but is '" +
+                     kind + "'");
   readTokens(parts[1], parts[2], parts[3]);
-  sentences ? readScores(parts[4]) : readMerges(parts[4]);
+  if (unigrams)
+    readUnigrams(parts[4]);
+  else
+    sentences ? readScores(parts[4]) : readMerges(parts[4]);
   for (const Value &pattern : parts[5].asList(-1, "patterns"))
     patterns.emplace_back(pattern);
   wholePieces = parts[6].asInteger("whether pieces may be whole tokens") != 0;
@@ -128,26 +133,12 @@ Tokenizer::Tokenizer(const Value &described) {
 }
 
 void Tokenizer::readRules(const Value &described) {
-  const std::vector<Value> &parts =
-      described.asList(5, "rules (added tokens, normal form, space, unknown, fuse unknown)");
+  const std::vector<Value> &parts = described.asList(
+      6, "rules (added tokens, forms, space, unknown, fuse unknown, characters of words)");
   Rules found;
-  for (const Value &token : parts[0].asList(-1, "added tokens")) {
-    const std::vector<Value> &own = token.asList(3, "an added token (text, id, flags)");
-    const int64_t id = own[1].asInteger("an added token's id");
-    const int64_t flags = own[2].asInteger("an added token's flags");
-    checkId(id, "an added token's id");
-    if (flags < 0 || flags > 15)
-      throw InputError("an added token's flags are from 0 to 15, but are " + std::to_string(flags));
-    const std::string &text = own[0].asText("an added token's text");
-    const auto add = [&](AddedTokens &list, const std::string &own) {
-      list.add(own, int32_t(id), flags & 1, flags & 4, flags & 8);
-    };
-    add(flags & 2 ? found.normal : found.raw, text);
-    if (flags & 2)
-      add(found.spaced, " " + text);
-  }
-  if (!parts[1].isNone())
-    found.form.emplace(parts[1]);
+  readAdded(parts[0], parts[5], found);
+  for (const Value &form : parts[1].asList(-1, "forms of texts"))
+    found.forms.emplace_back(form);
   const int64_t space = parts[2].asInteger("where a space is put first");
   if (space < 0 || space > int64_t(Space::First))
     throw InputError("where a space is put first is from 0 to 3, but is " + std::to_string(space));
@@ -155,9 +146,32 @@ void Tokenizer::readRules(const Value &described) {
   if (!parts[3].isNone()) {
     checkId(parts[3].asInteger("the unknown token"), "the unknown token");
     unknown = int32_t(parts[3].number);
+  } else if (unigrams) {
+    throw InputError("a vocabulary of unigrams has an unknown token");
   }
   found.fuses = parts[4].asInteger("whether unknown tokens become one") != 0;
   rules.emplace(std::move(found));
+}
+
+void Tokenizer::readAdded(const Value &tokens, const Value &words, Rules &found) {
+  for (const Value &token : tokens.asList(-1, "added tokens")) {
+    const std::vector<Value> &own = token.asList(3, "an added token (text, id, flags)");
+    const int64_t id = own[1].asInteger("an added token's id");
+    const int64_t flags = own[2].asInteger("an added token's flags");
+    checkId(id, "an added token's id");
+    if (flags < 0 || flags > 31)
+      throw InputError("an added token's flags are from 0 to 31, but are " + std::to_string(flags));
+    const std::string &text = own[0].asText("an added token's text");
+    const auto add = [&](AddedTokens &list, const std::string &own) {
+      list.add(own, int32_t(id), flags & 1, flags & 4, flags & 8, flags & 16);
+    };
+    add(flags & 2 ? found.normal : found.raw, text);
+    if (flags & 2)
+      add(found.spaced, " " + text);
+  }
+  const std::vector<uint32_t> ranges = packedWords(words, "characters of words");
+  for (AddedTokens *list : {&found.raw, &found.normal, &found.spaced})
+    list->setWordCharacters(ranges);
 }
 
 void Tokenizer::checkId(int64_t id, const char *what) const {
@@ -207,6 +221,18 @@ void Tokenizer::readScores(const Value &packed) {
                      std::to_string(scores.size()) + " scores");
 }
 
+void Tokenizer::readUnigrams(const Value &packed) {
+  const std::string &bytes = packed.asText("likelihoods of tokens");
+  if (bytes.size() != size() * sizeof(double))
+    throw InputError("there are " + std::to_string(size()) + " tokens, but " +
+                     std::to_string(bytes.size()) + " bytes of likelihoods");
+  likelihoods.resize(size());
+  std::memcpy(likelihoods.data(), bytes.data(), bytes.size());
+  // What SentencePiece takes from the least one.
+  constexpr double kUnknownPenalty = 10;
+  unknownLikelihood = *std::min_element(likelihoods.begin(), likelihoods.end()) - kUnknownPenalty;
+}
+
 /// Finds tokens by their texts, and makes a list of those that are cut out of texts.
 void Tokenizer::listTexts() {
   for (size_t i = 0; i < size(); ++i) {
@@ -217,6 +243,8 @@ void Tokenizer::listTexts() {
     const bool merged = !sentences || types[i] == Normal;
     if (matched[i])
       (merged ? texts : reserved)[raw(id)] = id;
+    if (matched[i])
+      longest = std::max(longest, raw(id).size());
     if (types[i] == Unknown && unknown < 0 && !rules)
       unknown = id;
     if ((types[i] == Control || types[i] == UserDefined || types[i] == Unknown) &&
@@ -227,6 +255,8 @@ void Tokenizer::listTexts() {
     }
   }
   shownStarts.push_back(uint32_t(shown.size()));
+  if (unigrams)
+    listByteTexts();
   // What is unknown is written as bytes where there are tokens of them, as in Gemma's vocabulary.
   if (sentences && unknown < 0 && ofByte.empty())
     throw InputError("no token stands for what is unknown, nor for bytes of it");
@@ -235,6 +265,17 @@ void Tokenizer::listTexts() {
   };
   std::stable_sort(special.begin(), special.end(), longer);
   std::stable_sort(userDefined.begin(), userDefined.end(), longer);
+}
+
+/// Of unigrams, a text such as <0x0A> is the token that stands for this byte.
+void Tokenizer::listByteTexts() {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  for (size_t byte = 0; byte < ofByte.size(); ++byte)
+    byteTexts.push_back(std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + ">");
+  for (size_t byte = 0; byte < byteTexts.size(); ++byte) {
+    texts[byteTexts[byte]] = ofByte[byte];
+    longest = std::max(longest, byteTexts[byte].size());
+  }
 }
 
 std::string_view Tokenizer::raw(int32_t id) const {
@@ -297,7 +338,9 @@ void Tokenizer::encodeByRules(std::string_view text, bool asSpecial, bool contin
       ids.push_back(fragment.id);
       continue;
     }
-    std::string normal = rules->form ? rules->form->of(fragment.text) : std::string(fragment.text);
+    std::string normal(fragment.text);
+    for (const NormalForm &form : rules->forms)
+      normal = form.of(normal);
     if (characters)
       normal = withSpaces(normal);
     const bool isSpaced = rules->space == Space::Normal && !continued;
@@ -330,7 +373,7 @@ void Tokenizer::encodePieces(std::string_view text, std::vector<int32_t> &ids) c
     pieces.swap(next);
   }
   for (std::string_view piece : pieces)
-    encodePiece(piece, ids);
+    unigrams ? encodeUnigrams(piece, ids) : encodePiece(piece, ids);
 }
 
 /// Cuts tokens out of a text, the longest first; texts between them are never empty.
@@ -428,6 +471,56 @@ void Tokenizer::encodePiece(std::string_view piece, std::vector<int32_t> &ids) c
   });
   for (int32_t i = 0; !symbols.empty() && i >= 0; i = symbols[size_t(i)].next)
     ids.push_back(symbols[size_t(i)].id);
+}
+
+/// Unigrams: of all ways to cut a piece into tokens, the likeliest one; of equal ones the first
+/// that is found. Characters that begin no token of one character may be unknown; those in turn are
+/// one text, which is a token, or bytes, or unknown.
+void Tokenizer::encodeUnigrams(std::string_view piece, std::vector<int32_t> &ids) const {
+  struct End {
+    double likelihood = 0;
+    size_t begin = 0;
+    int32_t id = -1; // -1 where no way ends
+  };
+  std::vector<End> ends(piece.size() + 1);
+  const auto propose = [&](size_t begin, size_t end, int32_t id, double own) {
+    const double likelihood = own + ends[begin].likelihood;
+    if (ends[end].id < 0 || likelihood > ends[end].likelihood)
+      ends[end] = {likelihood, begin, id};
+  };
+  uint32_t code = 0;
+  for (size_t begin = 0, count; begin < piece.size(); begin += count) {
+    count = readUtf8(piece, begin, code);
+    bool isKnown = false;
+    const size_t most = std::min(piece.size(), begin + longest);
+    for (size_t end = begin + count; end <= most;
+         end += end < piece.size() ? readUtf8(piece, end, code) : 1) {
+      const auto found = texts.find(piece.substr(begin, end - begin));
+      if (found == texts.end())
+        continue;
+      propose(begin, end, found->second, likelihoods[size_t(found->second)]);
+      isKnown |= end == begin + count;
+    }
+    if (!isKnown)
+      propose(begin, begin + count, unknown, unknownLikelihood);
+  }
+  std::vector<std::string_view> cut; // the last one first
+  for (size_t end = piece.size(); end > 0;) {
+    size_t begin = ends[end].begin;
+    while (ends[end].id == unknown && begin > 0 && ends[begin].id == unknown)
+      begin = ends[begin].begin;
+    cut.push_back(piece.substr(begin, end - begin));
+    end = begin;
+  }
+  for (auto text = cut.rbegin(); text != cut.rend(); ++text) {
+    if (const auto found = texts.find(*text); found != texts.end())
+      ids.push_back(found->second);
+    else if (ofByte.empty())
+      ids.push_back(unknown);
+    else
+      for (char byte : *text)
+        ids.push_back(ofByte[uint8_t(byte)]);
+  }
 }
 
 /// SentencePiece's BPE: of all neighbours that are a token together, those with the largest score

@@ -19,8 +19,8 @@
 namespace rlx::runtime::library {
 
 /// The tokenizer that `rlx_mlir.models.tokenizer` has of the same vocabulary, with the same ids:
-/// byte-level BPE, and SentencePiece's BPE; or that the library of `tokenizer.json` has. Never
-/// changes.
+/// byte-level BPE, and SentencePiece's BPE; or that the library of `tokenizer.json` has, unigrams
+/// among them. Never changes.
 class Tokenizer {
 public:
   /// Reads what `rlx_mlir.models.text_section` wrote; throws InputError where it makes no sense.
@@ -62,7 +62,7 @@ private:
     AddedTokens raw;    // that are found in texts as they are
     AddedTokens normal; // and in their form
     AddedTokens spaced; // the same behind a space that is put first: it belongs to their texts
-    std::optional<NormalForm> form;
+    std::vector<NormalForm> forms; // to which texts are brought, one after the other
     Space space = Space::Nowhere;
     bool fuses = false; // characters in turn that are unknown become one token
   };
@@ -76,8 +76,11 @@ private:
   void readTokens(const Value &bytes, const Value &offsets, const Value &kinds);
   void readMerges(const Value &packed);
   void readScores(const Value &packed);
+  void readUnigrams(const Value &packed);
   void readRules(const Value &described);
+  void readAdded(const Value &tokens, const Value &words, Rules &found);
   void listTexts();
+  void listByteTexts();
   void checkId(int64_t id, const char *what) const;
   std::string_view raw(int32_t id) const;
   std::vector<Fragment> cut(std::string_view text, bool special) const;
@@ -87,11 +90,13 @@ private:
   std::vector<Symbol> bytesOf(std::string_view piece) const;
   std::vector<Symbol> charactersOf(std::string_view piece) const;
   void encodePiece(std::string_view piece, std::vector<int32_t> &ids) const;
+  void encodeUnigrams(std::string_view piece, std::vector<int32_t> &ids) const;
   void encodeSentence(const std::string &text, std::vector<int32_t> &ids) const;
   void append(const Symbol &symbol, bool &afterUnknown, std::vector<int32_t> &ids) const;
 
   bool sentences = false;  // SentencePiece's, not byte-level BPE
   bool characters = false; // BPE of characters, not of bytes
+  bool unigrams = false;   // the likeliest tokens, of a vocabulary of characters
   bool wholePieces = false;
   bool addBegin = false, addSpace = false;
   std::optional<int32_t> begin;
@@ -105,6 +110,10 @@ private:
   std::vector<int32_t> special, userDefined; // what is cut out, the longest first
   std::unordered_map<uint64_t, Merge> merges;
   std::vector<float> scores;
+  std::vector<double> likelihoods; // logarithms, of unigrams
+  double unknownLikelihood = 0;
+  std::vector<std::string> byteTexts;                  // that unigrams have of bytes' tokens, too
+  size_t longest = 0;                                  // bytes of a token that texts become
   std::unordered_map<std::string_view, int32_t> texts; // that merging makes
   std::unordered_map<std::string_view, int32_t> reserved;
   int32_t unknown = -1;

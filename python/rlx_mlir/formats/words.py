@@ -131,9 +131,9 @@ class _Words:
 def _digits(grid: Grid) -> npt.NDArray[np.uint8]:
     """The digits of all words, [words, elements of a group]."""
     shifts = np.arange(grid.length, dtype=np.uint16) * np.uint16(grid.digit_bits)
-    words = (grids.table(grid.table)[:, None] >> shifts).astype(np.uint8)
-    words &= np.uint8((1 << grid.digit_bits) - 1)
-    return words
+    words = grids.table(grid.table)[:, None] >> shifts
+    found: npt.NDArray[np.uint8] = words.astype(np.uint8) & np.uint8((1 << grid.digit_bits) - 1)
+    return found
 
 
 def _groups(fmt: BlockFormat, x: Floats, w: Floats) -> _Groups:

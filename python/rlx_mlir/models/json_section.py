@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a bundle's section `text` has of a tokenizer of `tokenizer.json`: BPE of bytes or of characters, as plain data.
+"""What a bundle's section `text` has of a tokenizer of `tokenizer.json`: BPE of bytes or of characters, or
+unigrams, as plain data.
 
 What the library does with a text, in order, is what is written: tokens that were added are cut out, the rest is brought
 to a form, cut into pieces, and merged. `runtime/library/tokenizer.cpp` does the same; where a tokenizer has a part that
@@ -18,7 +19,7 @@ import numpy as np
 from ..errors import UnsupportedError, shortened
 from ..files import Json
 from .json_tokenizer import JsonTokenizer, parts_of
-from .normal_form import tables
+from .normal_form import FORMS, lower_case, tables, word_characters
 from .text_patterns import parsed
 from .tokenizer import PRE_TOKENIZERS, TokenType, byte_alphabet
 
@@ -27,9 +28,10 @@ _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 #: In the type of a token: no text becomes it by merging.
 _UNMATCHED = 0x80
 #: Flags of added tokens.
-_CONTROL, _NORMALIZED, _LEFT, _RIGHT = 1, 2, 4, 8
+_CONTROL, _NORMALIZED, _LEFT, _RIGHT, _ALONE = 1, 2, 4, 8, 16
 #: Where a space is put first: nowhere, in front of texts before or behind users' tokens are cut out, or of the first.
 _NOWHERE, _NORMAL, _EACH, _FIRST = range(4)
+_LOWER = "Lowercase"
 #: Pieces that begin with a space each, where there is one.
 _WORDS = " [^ ]*|[^ ]+"
 _PUNCTUATION = r"[!-\/:-@\[-`\{-~\p{P}]"
@@ -40,16 +42,24 @@ def described(tokenizer: JsonTokenizer) -> list[object]:
     document, model = tokenizer.document, tokenizer.document["model"]
     _check_model(model)
     of_bytes = tokenizer.kind == "gpt2"
+    is_unigram = model.get("type") == "Unigram"
     places: dict[str, int] = model["vocab"]
+    if is_unigram:
+        places = {text: index for index, (text, _) in enumerate(model["vocab"])}
     texts, types = zip(*(_token(tokenizer, index, places) for index in range(tokenizer.vocab_size)), strict=True)
     steps = _Steps(document, of_bytes=of_bytes)
-    bytes_of = _bytes_of(model, of_bytes=of_bytes)
+    bytes_of = _bytes_of(model, places, of_bytes=of_bytes)
+    if is_unigram:
+        kind, learned, unknown = "unigrams", _likelihoods(tokenizer, model), model["unk_id"]
+    else:
+        kind, learned = "gpt2" if of_bytes else "characters", b"".join(_merges(model, places))
+        unknown = None if of_bytes else places.get(model.get("unk_token") or "")
     return [
-        "gpt2" if of_bytes else "characters",
+        kind,
         b"".join(texts),
         np.array([0, *itertools.accumulate(map(len, texts))], "<u4").tobytes(),
         bytes(types),
-        b"".join(_merges(model, places)),
+        learned,
         [parsed(expression) for expression in steps.patterns],
         int(bool(model.get("ignore_merges"))),
         np.array(bytes_of, "<u4").tobytes(),
@@ -59,10 +69,11 @@ def described(tokenizer: JsonTokenizer) -> list[object]:
         sorted(tokenizer.stop_ids),
         [
             [_added(tokenizer, token, prepended=steps.space == _NORMAL) for token in tokenizer.added],
-            tables() if steps.composes else None,
+            [lower_case() if form == _LOWER else tables(form) for form in steps.forms],
             steps.space,
-            None if of_bytes else places.get(model.get("unk_token") or ""),
+            unknown,
             int(bool(model.get("fuse_unk"))),
+            word_characters() if any(token.get("single_word") for token in tokenizer.added) else b"",
         ],
     ]
 
@@ -72,14 +83,21 @@ def _unsupported(what: str) -> UnsupportedError:
 
 
 def _check_model(model: Mapping[str, Json]) -> None:
-    if model.get("type", "BPE") != "BPE":
-        raise _unsupported(f"the model is of 'type' {model.get('type')!r}")
+    if model.get("type") == "Unigram" and model.get("unk_id") is None:
+        raise _unsupported("the vocabulary of unigrams has no unknown token ('unk_id')")
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
             raise _unsupported(f"the model has '{name}'")
 
 
-def _bytes_of(model: Mapping[str, Json], *, of_bytes: bool) -> list[int]:
+def _likelihoods(tokenizer: JsonTokenizer, model: Mapping[str, Json]) -> bytes:
+    """Logarithms of the likelihoods of unigrams, f64; tokens that were added, which texts don't become, have the
+    least."""
+    found = [float(score) for _, score in model["vocab"]]
+    return np.array(found + [min(found)] * (tokenizer.vocab_size - len(found)), "<f8").tobytes()
+
+
+def _bytes_of(model: Mapping[str, Json], places: Mapping[str, int], *, of_bytes: bool) -> list[int]:
     """The token of each byte; none where characters that the vocabulary lacks don't become bytes."""
     if of_bytes:
         names: Sequence[str] = [character for character, _ in sorted(byte_alphabet().items(), key=lambda own: own[1])]
@@ -87,10 +105,10 @@ def _bytes_of(model: Mapping[str, Json], *, of_bytes: bool) -> list[int]:
         names = _BYTES
     else:
         return []
-    missing = [byte for byte, name in enumerate(names) if name not in model["vocab"]]
+    missing = [byte for byte, name in enumerate(names) if name not in places]
     if missing:
         raise _unsupported(f"the vocabulary has no token of byte {missing[0]}")
-    return [model["vocab"][name] for name in names]
+    return [places[name] for name in names]
 
 
 def _merges(model: Mapping[str, Json], places: Mapping[str, int]) -> Iterator[bytes]:
@@ -116,14 +134,13 @@ def _token(tokenizer: JsonTokenizer, index: int, places: Mapping[str, int]) -> t
 def _added(tokenizer: JsonTokenizer, token: Mapping[str, Json], *, prepended: bool) -> list[object]:
     """An added token: its text, in its form and without the space that is put first, its id, and flags."""
     text, flags = token["content"], 0
-    if token.get("single_word"):
-        raise _unsupported(f"the added token {shortened(text)} is found as a word alone ('single_word')")
     normalizer = tokenizer.library.normalizer
     if token.get("normalized", not token.get("special")):
         flags |= _NORMALIZED
         text = text if normalizer is None else normalizer.normalize_str(text)
         text = text if tokenizer.kind == "gpt2" else text.replace(_SPACE, " ")[int(prepended) :]
     flags |= _CONTROL if token.get("special") else 0
+    flags |= _ALONE if token.get("single_word") else 0
     flags |= (_LEFT if token.get("lstrip") else 0) | (_RIGHT if token.get("rstrip") else 0)
     return [text.encode(), token["id"], flags]
 
@@ -132,7 +149,7 @@ class _Steps:
     """What is done with a text before it is merged.
 
     Attributes:
-        composes: it is brought to the form NFC.
+        forms: that it is brought to, one after the other: some of `FORMS`, and `Lowercase`.
         space: where a space is put first.
         patterns: expressions by which it is cut, one after the other.
     """
@@ -141,7 +158,7 @@ class _Steps:
         self._of_bytes = of_bytes
         self._has_spaces = not of_bytes  # U+2581 stands for them otherwise
         self._is_last = False
-        self.composes = False
+        self.forms: list[str] = []
         self.space = _NOWHERE
         self.patterns: list[str] = []
         for step in parts_of(document.get("normalizer")):
@@ -157,8 +174,9 @@ class _Steps:
         kind = step.get("type")
         if kind == "Sequence":
             return
-        if kind == "NFC" and self.space == _NOWHERE:
-            self.composes = True
+        # Forms of parts that are alike make spaces of other characters, which must still become U+2581.
+        if (kind in FORMS and self.space == _NOWHERE and (self._of_bytes or self._has_spaces)) or kind == _LOWER:
+            self.forms.append(str(kind))
         elif kind == "Prepend" and step.get("prepend") == _SPACE and not self._of_bytes:
             self.space = _NORMAL
         elif kind == "Replace" and self._replaces_spaces(step):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Unicode's form NFC as plain data, for readers that don't know Unicode: runtime/library/normal_form.cpp uses it.
+"""Forms of texts as plain data, for readers that don't know Unicode: runtime/library/normal_form.cpp uses them.
 
 The library `tokenizers` is asked, whose version of Unicode decides what ids texts have.
 """
@@ -21,20 +21,66 @@ _LETTER = "a"
 _BREAK = "\n"
 
 
+FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+"""Unicode's normal forms."""
+
+_FIRST_MARK = 0x300
+#: No letter of the alphabet is before it.
+_FIRST_UPPER = 0x41
+
+
 @functools.cache
-def tables() -> list[bytes]:
-    """Packed numbers of 4 bytes: parts of characters, compositions of two, and classes of marks.
+def tables(form: str) -> list[int | bytes]:
+    """Below which character texts stay as they are, and packed numbers of 4 bytes: parts of characters, compositions of
+    two, and classes of marks.
 
     Of parts, each character is followed by how many it has, and by these; of compositions there are the two and what
-    they become; of classes the first and last character of a range, and its class. Classes have the order of
-    Unicode's, which is all that is asked of them.
+    they become, none where the form is one of parts; of classes the first and last character of a range, and its class.
+    Classes have the order of Unicode's, which is all that is asked of them.
+
+    Args:
+        form: one of `FORMS`.
     """
-    parts = _parts()
+    plain = _parts("NFD")
+    parts = _parts("NFKD") if form in ("NFKC", "NFKD") else plain
+    composed = _compositions(plain) if form in ("NFC", "NFKC") else []
     return [
-        _packed(itertools.chain.from_iterable((code, len(own), *own) for code, own in parts.items())),
-        _packed(itertools.chain.from_iterable(_compositions(parts))),
-        _packed(itertools.chain.from_iterable(_classes(parts))),
+        _FIRST_MARK if form == "NFC" else min(parts),
+        _packed_parts(parts),
+        _packed(itertools.chain.from_iterable(composed)),
+        _packed(itertools.chain.from_iterable(_classes(plain))),
     ]
+
+
+@functools.cache
+def lower_case() -> list[int | bytes]:
+    """Below which character texts stay as they are, and what characters become in lower case, packed as parts are."""
+    return [_FIRST_UPPER, _packed_parts(_parts("Lowercase"))]
+
+
+@functools.cache
+def word_characters() -> bytes:
+    """The first and last of ranges of characters beside which no token is found that is a word alone."""
+    from tokenizers import AddedToken, Tokenizer, models
+
+    made = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    made.add_tokens([AddedToken("tok", single_word=True)])
+    asked = [code for code in _characters() if chr(code) != _BREAK]
+    found = made.encode("".join(f"{chr(code)}tok{_BREAK}" for code in asked), add_special_tokens=False)
+    alone = {begin // 5 for index, (begin, _) in zip(found.ids, found.offsets, strict=True) if index}
+    ranges: list[int] = []
+    for number, code in enumerate(asked):
+        if number in alone:
+            continue
+        if ranges and ranges[-1] == code - 1:
+            ranges[-1] = code
+        else:
+            ranges += (code, code)
+    return _packed(iter(ranges))
+
+
+def _packed_parts(parts: Mapping[int, Sequence[int]]) -> bytes:
+    return _packed(itertools.chain.from_iterable((code, len(own), *own) for code, own in parts.items()))
 
 
 def _packed(numbers: Iterator[int]) -> bytes:
@@ -45,22 +91,24 @@ def _characters() -> list[int]:
     return [code for place in _PLACES for code in place if code not in _SURROGATES]
 
 
-def _decomposed(text: str) -> str:
+def _formed(form: str, text: str) -> str:
     from tokenizers import normalizers
 
-    return str(normalizers.NFD().normalize_str(text))
+    return str(getattr(normalizers, form)().normalize_str(text))
+
+
+def _decomposed(text: str) -> str:
+    return _formed("NFD", text)
 
 
 def _composed(text: str) -> str:
-    from tokenizers import normalizers
-
-    return str(normalizers.NFC().normalize_str(text))
+    return _formed("NFC", text)
 
 
-def _parts() -> dict[int, list[int]]:
-    """The parts of each character that has some."""
+def _parts(form: str) -> dict[int, list[int]]:
+    """What each character becomes that doesn't stay as it is."""
     asked = [code for code in _characters() if code not in _HANGUL and chr(code) != _BREAK]
-    found = _decomposed(_BREAK.join(map(chr, asked))).split(_BREAK)
+    found = _formed(form, _BREAK.join(map(chr, asked))).split(_BREAK)
     return {code: list(map(ord, own)) for code, own in zip(asked, found, strict=True) if own != chr(code)}
 
 
@@ -122,4 +170,4 @@ def _order(one: str, other: str) -> int:
     return -1 if first == _LETTER + _decomposed(one) + _decomposed(other) else 1
 
 
-__all__ = ["tables"]
+__all__ = ["FORMS", "lower_case", "tables", "word_characters"]

@@ -29,8 +29,8 @@ from .json_tokenizer import JsonTokenizer, tokenizer_of
 from .text_patterns import parsed
 from .tokenizer import IGNORE_MERGES, PRE_TOKENIZERS, Tokenizer, TokenType, byte_alphabet, pre_tokenizer
 
-VERSION = 2
-"""Of the section: 2 has rules of tokenizers, and dates of chats."""
+VERSION = 3
+"""Of the section: 2 has rules of tokenizers, and dates of chats; 3 any forms of texts, and characters of words."""
 _SPACE = "\u2581"
 _NO_TOKEN = 0xFFFFFFFF
 #: In the type of a token: merging never makes its text.

@@ -303,9 +303,18 @@ def _texts_or_ids(name: str, given: object, most: int) -> list[str | list[int]]:
         return [given]
     if not isinstance(given, list) or not given:
         raise Refusal(400, f"'{name}' is a text, token ids, or several, but is {shortened(given)}", param=name)
-    for own in given:
-        if not isinstance(own, str) and not (isinstance(own, list) and own and all(map(_is_id, own))):
-            raise Refusal(400, f"'{name}' is texts or lists of token ids, but has {shortened(own)}", param=name)
+    if _is_id(given[0]):  # meant as one list of ids: the first that is none is at fault
+        place, wrong = next((place, own) for place, own in enumerate(given) if not _is_id(own))
+        raise Refusal(400, f"'{name}' is token ids, but its element {place} is {shortened(wrong)}", param=name)
+    for place, own in enumerate(given):
+        rule = f"'{name}' is a text, token ids, or several of these, but its element {place}"
+        if isinstance(own, list) and own:
+            inner = next((at for at, value in enumerate(own) if not _is_id(value)), None)
+            if inner is not None:
+                found = f"{rule} has {shortened(own[inner])} at {inner}, which is no token id"
+                raise Refusal(400, found, param=name)
+        elif not isinstance(own, str):
+            raise Refusal(400, f"{rule} is {shortened(own)}", param=name)
     if len(given) > most:
         raise Refusal(400, f"'{name}' may have {most} texts, but has {len(given)}", param=name)
     return given

@@ -83,8 +83,29 @@ def _composed(document: dict[str, Any]) -> None:
     document["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}, document["normalizer"]]}
 
 
+def _normalized(*steps: str) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        old = [document["normalizer"]] if document.get("normalizer") else []
+        document["normalizer"] = {"type": "Sequence", "normalizers": [*({"type": step} for step in steps), *old]}
+
+    return change
+
+
+def _of_bytes(document: dict[str, Any]) -> None:
+    """Unigrams, of which characters that they lack become bytes."""
+    model = document["model"]
+    model["byte_fallback"] = True
+    model["vocab"] += [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
+
+
 _KINDS: dict[str, tuple[str, Change | None]] = {
-    **{name: (name, None) for name in MADE if name != "unigram"},
+    **{name: (name, None) for name in MADE},
+    "lower": ("byte-level", _normalized("NFKC", "Lowercase")),
+    "parts": ("byte-level", _normalized("NFD")),
+    "compatible": ("gemma", _normalized("NFKD")),
+    "alike": ("always", _normalized("Lowercase", "NFKC")),
+    "unigram-bytes": ("unigram", _of_bytes),
+    "unigram-lower": ("unigram", _normalized("NFKC", "Lowercase")),
     "qwen": ("byte-level", _qwen),
     "digits": ("byte-level", _digits),
     "runs": ("byte-level", _runs),
@@ -96,6 +117,7 @@ _KINDS: dict[str, tuple[str, Change | None]] = {
 #: Users' tokens and control tokens that take spaces, are within others, or are found in composed texts.
 _ADDED = (
     *(AddedToken("<|left|>", lstrip=True, special=True), AddedToken("<|right|>", rstrip=True, special=True)),
+    *(AddedToken("word", single_word=True), AddedToken("<w", single_word=True, lstrip=True, normalized=False)),
     *(AddedToken("<both>", lstrip=True, rstrip=True, normalized=False), AddedToken("<bo", normalized=False)),
     *(
         AddedToken("caf\u00e9", normalized=True),
@@ -104,6 +126,7 @@ _ADDED = (
     ),
 )
 _ADDED_TEXTS = (
+    *("word", "<w", "_", "\u200d", "\u2160", "Word", "\u24d0", "\u0130\u03a3", "\ufb01", "\u00a8", "\u3000"),
     "<|left|>",
     "<|right|>",
     "<both>",
@@ -175,8 +198,12 @@ def test_texts_are_composed_as_the_library_does(tiny_bundle: Path, tmp_path: Pat
 
 def test_tables_compose_every_character() -> None:
     """Parts that are put together are the character again, or what the library makes of it."""
-    parts, compositions, _ = tables()
+    bound, parts, compositions, _ = tables("NFC")
+    assert (bound, tables("NFD")[0], tables("NFKC")[0]) == (0x300, 0xC0, 0xA0)
+    assert isinstance(parts, bytes)
+    assert isinstance(compositions, bytes)
     assert len(parts) > 8000
+    assert tables("NFKD")[2] == b""
     assert len(compositions) > 3 * 4 * 900
     assert normalizers.NFC().normalize_str("e\u0301") == "\u00e9"
 
@@ -190,16 +217,14 @@ def _refused(change: Change, base: Callable[[], Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "base", "message"),
     [
-        (set_at("normalizer", to={"type": "Lowercase"}), byte_level, "the normalizer is {'type': 'Lowercase'}"),
-        (set_at("normalizer", to={"type": "NFKC"}), byte_level, "the normalizer is {'type': 'NFKC'}"),
+        (set_at("normalizer", to={"type": "StripAccents"}), byte_level, "the normalizer is {'type': 'StripAccents'}"),
         (set_at("pre_tokenizer", to={**_BYTES, "add_prefix_space": True}), byte_level, "the pre-tokenizer is"),
         (set_at("pre_tokenizer", to=_split({"Regex": "a"})), byte_level, "don't become bytes at last"),
         (set_at("pre_tokenizer", to=_steps(_BYTES, _split({"Regex": "a"}))), byte_level, "goes on behind 'ByteLevel'"),
         (set_at("pre_tokenizer", to=_steps(_split({"Regex": "(?<=a)b"}), _BYTES)), byte_level, "the pattern "),
         (set_at("model", "end_of_word_suffix", to="</w>"), byte_level, "the model has 'end_of_word_suffix'"),
-        (set_at("added_tokens", 0, "single_word", to=True), byte_level, "a word alone"),
         (set_at("normalizer", to=None), lambda: pieces("gemma"), "spaces don't become U"),
-        (lambda _: None, MADE["unigram"], "the model is of 'type' 'Unigram'"),
+        (set_at("model", "unk_id", to=None), MADE["unigram"], "has no unknown token"),
     ],
 )
 def test_what_only_python_does_is_said(
@@ -225,3 +250,26 @@ def test_sections_of_version_1_are_read(tiny_bundle: Path, tmp_path: Path) -> No
     new = opened(tiny_bundle, tmp_path, metadata)
     assert old.tokenize(SAMPLE) == new.tokenize(SAMPLE)
     old.session().say("user", "Hi")
+
+
+def test_sections_of_version_2_are_read(tiny_bundle: Path, tmp_path: Path) -> None:
+    """Their rules have the form NFC, or none, and say nothing of words."""
+    for name in ("qwen", "always"):
+        folder = write(tmp_path / name, _made(name), bos_token="<s>")
+        (tmp_path / f"new-{name}").mkdir()
+        new = opened(tiny_bundle, tmp_path / f"new-{name}", FolderMetadata(folder, {}))
+        tokenizer = read(folder)
+        assert isinstance(tokenizer, JsonTokenizer)
+        words = json_section.described(tokenizer)
+        rules = words[-1]
+        assert isinstance(rules, list)
+        added = [[text, index, flags & 15] for text, index, flags in rules[0]]
+        forms = rules[1][0][1:] if rules[1] else None
+        section = encode([2, [*words[:-1], [added, forms, *rules[2:-1]]], "no chat"])
+        path = rewritten(
+            tiny_bundle, tmp_path / f"{name}.rlx", lambda content, own=section: content.update({TEXT: own})
+        )
+        old = Opened(path)
+        for text in (SAMPLE, "cafe\u0301 \u1100\u1161", "<both>"):
+            assert old.tokenize(text) == new.tokenize(text)
+        assert old.tokenize("words") != new.tokenize("words")  # of which `word` is cut out

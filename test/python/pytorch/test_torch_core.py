@@ -213,6 +213,16 @@ def test_functions_of_elements() -> None:
     each(lambda x: (x << 2, x >> 1, torch.bitwise_left_shift(x, x.abs()), x % 3, torch.fmod(x, 3)), index(1, 5, -7, 0))
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_functions_of_integers(dtype: Any) -> None:
+    """They stay integers."""
+    x = torch.tensor([-3, 0, 5], dtype=dtype)
+    found = from_torch(Function(lambda x: (-x, torch.relu(x), torch.round(x), x.abs(), x.sign())), (x,)).compile()(x)
+    for one, other in zip(found, (-x, x.relu(), x.round(), x.abs(), x.sign()), strict=True):
+        assert one.dtype == other.dtype == dtype
+        assert torch.equal(one, other)
+
+
 def test_what_runs_along_a_dimension() -> None:
     each(lambda x: (x.cumprod(0), x.cummin(0).values, x.cummax(1).values, x.logcumsumexp(1), x[:0].cumsum(0)), X)
     each(lambda x: (x.norm(3), x.norm(0, 1), x.norm(-INF), x.norm(1.5, (0, 1))), X)

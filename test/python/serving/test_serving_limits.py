@@ -145,7 +145,11 @@ def test_what_is_not_json(content: bytes, words: str, client: httpx.Client) -> N
 def test_wrong_completions(client: httpx.Client) -> None:
     for change, words in (
         ({"prompt": None}, "'prompt' is a text, token ids, or several"),
-        ({"prompt": [1, "x"]}, "texts or lists of token ids"),
+        ({"prompt": [1, 2, "x"]}, "'prompt' is token ids, but its element 2 is 'x'"),
+        ({"prompt": [1, True]}, "its element 1 is True"),
+        ({"prompt": [[1], [2, 3, -4]]}, "its element 1 has -4 at 2, which is no token id"),
+        ({"prompt": ["x", 1]}, "its element 1 is 1"),
+        ({"prompt": ["x", []]}, "its element 1 is []"),
         ({"prompt": [[5000]]}, "must be in [0, 300)"),
         ({"prompt": ["x"] * 17}, "may have 16 texts"),
         ({"prompt": ["x"] * 6, "n": 3}, "may ask for 16 texts, but asks for 18"),

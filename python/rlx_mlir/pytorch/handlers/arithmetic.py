@@ -22,9 +22,6 @@ _FUNCTIONS = {
     "erfc": "erfc",
     "exp": "exp",
     "log": "log",
-    "neg": "neg",
-    "relu": "relu",
-    "round": "round",
     "rsqrt": "rsqrt",
     "sigmoid": "sigmoid",
     "silu": "silu",
@@ -45,6 +42,25 @@ def _function(word: str) -> Handler:
 
 for _name, _word in _FUNCTIONS.items():
     handles(f"aten.{_name}.default")(_function(_word))
+
+
+@handles("aten.neg.default")
+def neg(im: Importer, x: Value) -> Value:
+    """-x, of floats, complex numbers and integers."""
+    return functions.negative(im.m, im.cast(x, im.dtype()))
+
+
+@handles("aten.relu.default")
+def relu(im: Importer, x: Value) -> Value:
+    """x, or 0 where it is negative, of floats and integers."""
+    x = im.cast(x, im.dtype())
+    return im.m.relu(x) if x.dtype.kind not in "iu" else im.m.where(im.m.gt(x, 0), x, 0)
+
+
+@handles("aten.round.default")
+def nearest(im: Importer, x: Value) -> Value:
+    """The nearest integer; integers are their own."""
+    return x if x.dtype.kind in "iu" else im.m.round(im.cast(x, im.dtype()))
 
 
 @handles("aten.gelu.default")
