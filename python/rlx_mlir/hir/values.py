@@ -11,7 +11,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.hir.types import DTypeLike, NewShape, SizeLike, logical_shape
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, SizeText
 from rlx_mlir.mir.packed import packing
 
 #: What an operand may be: a value, or what becomes a constant.
@@ -36,7 +36,7 @@ class Owner(Protocol):
     @property
     def _context(self) -> ir.Context: ...
 
-    def _shape(self, handle: ir.Value, /) -> tuple[int | str, ...]: ...
+    def _shape(self, handle: ir.Value, /) -> tuple[int | SizeText, ...]: ...
 
     def _resolve(self, value: Value, /) -> ir.Value: ...
 
@@ -111,9 +111,10 @@ class Value:
         self._generation = graph._generation
 
     @property
-    def shape(self) -> tuple[int | str, ...]:
+    def shape(self) -> tuple[int | SizeText, ...]:
         """Sizes, and for dynamic dimensions their symbols (`batch`, `2*seq`; `?` where no rule names it).
 
+        Symbols are text that is computed with as `GraphModule.size` is: `x.shape[0] * x.shape[1]`, `x.shape[1] // 2`.
         A packed weight has its logical shape, (N, K).
         """
         return self._graph._shape(self._resolve())
