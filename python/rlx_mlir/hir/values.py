@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, Union, cast
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.checks import Unpicklable
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.hir.types import DTypeLike, NewShape, SizeLike, logical_shape
 from rlx_mlir.mir.dims import Size, SizeText
@@ -91,13 +92,15 @@ class Builders(Protocol):
     def _index(self, x: Value, key: object, /) -> Value: ...
 
 
-class Value:
+class Value(Unpicklable):
     """A tensor of a module under construction: an input, a parameter or a result of an operation.
 
     A handle is good for one module, until that module is changed otherwise than by building: then every use raises
     StageError. Arithmetic and bitwise operators, comparisons but `==`, and indexing build operations; numbers and
     arrays beside a value become constants of the module (numbers in the value's element type, arrays as they are).
     """
+
+    _instead = "a value belongs to its module, which is copied and pickled as a whole"
 
     __slots__ = ("_generation", "_graph", "_handle", "_label")
 
