@@ -642,5 +642,5 @@ def test_modules_are_copied_and_pickled(stage):
 def test_values_are_copied_with_their_module():
     m = GraphModule.mir("m")
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="Value objects .*: a value belongs to its module"):
+        with pytest.raises(TypeError, match=r"Value objects .*: a value belongs to its module"):
             copied(m.input(copied.__name__, [2]))
