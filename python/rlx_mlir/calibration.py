@@ -189,7 +189,7 @@ class _Observed:
         symbols = self._module.dynamic_symbols
         named = [(value.shape, np.shape(inputs.get(value.name, ()))) for value in self._module.inputs]
         pairs = [pair for shape, given in named for pair in zip(shape, given, strict=False)]
-        found = {size: given for size, given in pairs if isinstance(size, str) and size in symbols}
+        found = {str(size): given for size, given in pairs if isinstance(size, str) and size in symbols}
         return {symbol: max(found.get(symbol, 1), 1) for symbol in symbols}
 
 

@@ -11,7 +11,7 @@ import inspect
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,19 @@ Option: TypeAlias = Any
 LARGEST = 2**63 - 1
 #: Characters of a value that a message shows.
 _SHOWN = 120
+
+
+class Unpicklable:
+    """What lives in memory of this process: neither pickled nor copied, since both copies would write there.
+
+    Each class says by `_instead` what is done in place of that.
+    """
+
+    __slots__ = ()
+    _instead: ClassVar[str]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} objects are neither pickled nor copied: {self._instead}")
 
 
 def shown(value: object) -> str:
@@ -59,7 +72,8 @@ def flag(name: str, value: object) -> bool:
 def whole(name: str, value: object, least: int = 0, most: int = LARGEST) -> int:
     """A whole number in a range, both ends included."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= int(value) <= most:
-        limits = f"of at least {least}" if most == LARGEST else f"from {least} to {most}"
+        beyond = isinstance(value, int | np.integer) and value > most
+        limits = f"of at least {least}" if most == LARGEST and not beyond else f"from {least} to {most}"
         raise InputError(f"'{name}' is a whole number {limits}, but got {shown(value)}")
     return int(value)
 

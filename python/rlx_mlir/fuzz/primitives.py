@@ -494,7 +494,7 @@ def concat(draft: Draft) -> None:
     x = draft.any(ALL, 1)
     axis, inputs = draft.integer(0, x.ndim - 1), [x]
     for _ in range(draft.integer(0, 2)):
-        shape = list(x.shape)
+        shape: list[int | str] = list(x.shape)
         if draft.chance(0.6):
             shape[axis] = draft.dim(most=17)
         inputs.append(x if draft.chance(0.2) else draft.like(shape, word(x)))

@@ -35,7 +35,7 @@ from rlx_mlir.hir.types import (
     tensor_type,
 )
 from rlx_mlir.hir.values import Operand, Value
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, SizeText
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.semantics import dims as dimensions
 from rlx_mlir.semantics.function import (
@@ -257,11 +257,12 @@ class Graph:
             self._dims = dimensions.propagate(self._function)
         return self._dims
 
-    def _shape(self, handle: ir.Value) -> tuple[int | str, ...]:
+    def _shape(self, handle: ir.Value) -> tuple[int | SizeText, ...]:
         packed = packing(handle.type)
         if packed is not None:
-            return ("?" if packed.n is None else packed.n, packed.k)
-        return dimensions.words(self._all_dims()[handle])
+            return (SizeText("?") if packed.n is None else packed.n, packed.k)
+        words = dimensions.words(self._all_dims()[handle])
+        return tuple(SizeText(word) if isinstance(word, str) else word for word in words)
 
     def _dimension(self, size: Size) -> tuple[Value, int] | None:
         """The first value of the graph that has a dimension of the size, and which; None where none has.

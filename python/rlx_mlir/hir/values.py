@@ -9,9 +9,10 @@ from typing import Any, Protocol, TypeAlias, Union, cast
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.checks import Unpicklable
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.hir.types import DTypeLike, NewShape, SizeLike, logical_shape
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, SizeText
 from rlx_mlir.mir.packed import packing
 
 #: What an operand may be: a value, or what becomes a constant.
@@ -36,7 +37,7 @@ class Owner(Protocol):
     @property
     def _context(self) -> ir.Context: ...
 
-    def _shape(self, handle: ir.Value, /) -> tuple[int | str, ...]: ...
+    def _shape(self, handle: ir.Value, /) -> tuple[int | SizeText, ...]: ...
 
     def _resolve(self, value: Value, /) -> ir.Value: ...
 
@@ -91,13 +92,15 @@ class Builders(Protocol):
     def _index(self, x: Value, key: object, /) -> Value: ...
 
 
-class Value:
+class Value(Unpicklable):
     """A tensor of a module under construction: an input, a parameter or a result of an operation.
 
     A handle is good for one module, until that module is changed otherwise than by building: then every use raises
     StageError. Arithmetic and bitwise operators, comparisons but `==`, and indexing build operations; numbers and
     arrays beside a value become constants of the module (numbers in the value's element type, arrays as they are).
     """
+
+    _instead = "a value belongs to its module, which is copied and pickled as a whole"
 
     __slots__ = ("_generation", "_graph", "_handle", "_label")
 
@@ -111,9 +114,10 @@ class Value:
         self._generation = graph._generation
 
     @property
-    def shape(self) -> tuple[int | str, ...]:
+    def shape(self) -> tuple[int | SizeText, ...]:
         """Sizes, and for dynamic dimensions their symbols (`batch`, `2*seq`; `?` where no rule names it).
 
+        Symbols are text that is computed with as `GraphModule.size` is: `x.shape[0] * x.shape[1]`, `x.shape[1] // 2`.
         A packed weight has its logical shape, (N, K).
         """
         return self._graph._shape(self._resolve())

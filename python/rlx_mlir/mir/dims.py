@@ -9,11 +9,12 @@ sizes of dimensions: they are never negative.
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from typing import ClassVar, Literal, NoReturn
+from typing import Any, ClassVar, Literal, NoReturn, SupportsIndex, TypeAlias
 
 from rlx_mlir.errors import InputError, UnsupportedError, shortened
 
@@ -99,11 +100,11 @@ class Size:
 
     @staticmethod
     def of(value: Size | int | str) -> Size:
-        """The size of a number, or of a symbol by its name."""
+        """The size of a number, of a symbol by its name, or of an entry of a shape."""
         if isinstance(value, Size):
             return value
         if isinstance(value, str):
-            return _factor(value)
+            return Size.parse(value) if isinstance(value, SizeText) else _factor(value)
         return _number(value)
 
     @staticmethod
@@ -175,6 +176,9 @@ class Size:
     def __mod__(self, other: Size | int | str) -> Size:
         return self - floordiv(self, Size.of(other)) * other
 
+    def __rsub__(self, other: Size | int | str) -> Size:
+        return Size.of(other) - self
+
     __radd__ = __add__
     __rmul__ = __mul__
 
@@ -237,6 +241,61 @@ class Size:
 
     def __repr__(self) -> str:
         return f"Size.parse('{self}')"
+
+
+class SizeText(str):
+    """The text of a size, with which is computed as with the size: `SizeText("s") * 2 == "2*s"`.
+
+    Sums, differences, products, `//` and `%` are numbers where no symbol is left, otherwise such texts in normal form.
+    Other text is joined to it by `+`, as to any text.
+    """
+
+    __slots__ = ()
+    #: Numbers of numpy leave arithmetic to this class.
+    __array_ufunc__ = None
+
+    def __add__(self, other: Operand) -> Any:
+        if isinstance(other, str) and not isinstance(other, SizeText):
+            return str(self) + other
+        return _computed(operator.add, self, other)
+
+    def __radd__(self, other: Operand) -> Any:
+        return _computed(operator.add, other, self)
+
+    def __sub__(self, other: Operand) -> Any:
+        return _computed(operator.sub, self, other)
+
+    def __rsub__(self, other: Operand) -> Any:
+        return _computed(operator.sub, other, self)
+
+    def __mul__(self, other: Operand) -> Any:  # type: ignore[override]
+        return _computed(operator.mul, self, other)
+
+    __rmul__ = __mul__  # type: ignore[assignment]
+
+    def __floordiv__(self, other: Operand) -> Any:
+        return _computed(operator.floordiv, self, other)
+
+    def __mod__(self, other: Operand) -> Any:
+        return _computed(operator.mod, self, other)
+
+
+#: What is computed with beside sizes.
+Operand: TypeAlias = "int | str | Size"
+
+
+def _computed(step: Callable[[Size, Size], Size], left: Operand, right: Operand) -> Any:
+    """What two sizes give by a step, as an entry of a shape, or as a `Size` beside one; NotImplemented for others."""
+    for side in (left, right):
+        if isinstance(side, bool) or not isinstance(side, str | Size | SupportsIndex):
+            return NotImplemented
+        if isinstance(side, str) and "?" in side:
+            raise InputError(f"a size can't be computed of '{side}', which no rule names")
+    sizes = [Size.of(side if isinstance(side, str | Size) else operator.index(side)) for side in (left, right)]
+    found = step(*sizes)
+    if isinstance(left, Size) or isinstance(right, Size):
+        return found
+    return SizeText(found) if found.constant is None else found.constant
 
 
 def floordiv(size: Size, divisor: Size) -> Size:

@@ -35,7 +35,7 @@ Prompt = str | Sequence[int] | np.ndarray | Sequence[Mapping[str, object]]
 """A text; token ids; or chat messages, mappings with "role" and "content"."""
 
 
-class Core:
+class Core(checks.Unpicklable):
     """A loaded model, as its sessions see it.
 
     Attributes:
@@ -58,6 +58,8 @@ class Core:
         turn: held around a call of compiled code.
         source: what it was made of, by `load_model`; None for what came out of a bundle.
     """
+
+    _instead = "load the model where it is needed: processes share the weights of one file"
 
     def __init__(
         self,

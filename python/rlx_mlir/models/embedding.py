@@ -177,13 +177,15 @@ def maxima(config: EncoderConfig, batch: int) -> dict[str, int]:
     return {"batch": batch, "seq": config.max_tokens}
 
 
-class Encoder:
+class Encoder(checks.Unpicklable):
     """A loaded encoder; `load_encoder` makes one.
 
     Attributes:
         config: what the model is.
         batch: texts that are computed at once, at most.
     """
+
+    _instead = "load the encoder where it is needed"
 
     def __init__(
         self,

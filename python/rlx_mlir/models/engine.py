@@ -105,7 +105,7 @@ def _read(generation: Generation) -> Iterator[str]:
         generation.engine.step(until=generation)
 
 
-class Engine:
+class Engine(checks.Unpicklable):
     """Continues prompts of many callers with one model: continuous batching.
 
     `add` gives a `Request` at once; `step` moves all on: one chunk of one prompt, and a token of each sequence that is
@@ -122,6 +122,8 @@ class Engine:
         queue: requests that may wait, at most.
         memory: bytes of keys and values, at most.
     """
+
+    _instead = "make one of the same model"
 
     def __init__(
         self,

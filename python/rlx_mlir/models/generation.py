@@ -324,7 +324,7 @@ def pieces(task: Task, first: Callable[[], int], following: Callable[[], int], s
         spent[1] += time.perf_counter() - begin
 
 
-class Generation(Iterator[str]):
+class Generation(checks.Unpicklable, Iterator[str]):
     """Pieces of text, generated as they are asked for.
 
     Attributes:
@@ -334,6 +334,8 @@ class Generation(Iterator[str]):
         error: what was raised where that is ``error``.
         stats: what it took, complete once it has finished.
     """
+
+    _instead = "generate again with the same seed"
 
     def __init__(self, task: Task, start: Callable[[Generation], Iterator[str]]) -> None:
         self.finish_reason: str | None = None

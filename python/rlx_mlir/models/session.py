@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 
 
-class Session:
+class Session(checks.Unpicklable):
     """One sequence: its tokens, their keys and values, and the logits of what comes next.
 
     `Model.session` makes one. Tokens come in as a prompt's (`feed`) or as chosen ones (`step`, `extend`), which are the
@@ -49,6 +49,8 @@ class Session:
     Where layers have states in place of keys and values (`delta`), `truncate` goes back to tokens of the last `extend`,
     or to none: UnsupportedError for others.
     """
+
+    _instead = "'fork' gives a copy, and what 'save' writes is restored by other processes"
 
     def __init__(self, model: Core) -> None:
         self.model = model

@@ -8,6 +8,7 @@ import functools
 import importlib
 import inspect
 import math
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,6 +100,8 @@ _HOMES = (
     "rlx_mlir.verify.verify_numerics",
 )
 
+#: From this level of optimisation on Python drops docstrings.
+_NO_DOCSTRINGS = 2
 PASSES: dict[str, PythonPass] = {}
 _lock = threading.Lock()
 _registered: set[str] = set()
@@ -126,7 +129,7 @@ def compiler_pass(
 
     def register(run: Callable[..., None]) -> Callable[..., None]:
         summary = (inspect.getdoc(run) or "").partition("\n")[0].rstrip(".")
-        if not summary:
+        if not summary and sys.flags.optimize < _NO_DOCSTRINGS:
             raise ValueError(f"pass '{argument}' has no docstring")
         if argument in PASSES:
             raise ValueError(f"pass '{argument}' is registered already")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from rlx_mlir import native
 from rlx_mlir.arrays import CPU, CUDA, CUDA_HOST, Foreign, as_array, dlpack_type, from_dlpack_type
+from rlx_mlir.checks import Unpicklable
 from rlx_mlir.errors import InputError
 from rlx_mlir.runtime.runs import Run, stream_handle
 
@@ -20,7 +21,7 @@ Array = np.ndarray
 ALIGNMENT = 16
 
 
-class DeviceArray:
+class DeviceArray(Unpicklable):
     """A contiguous array in a GPU's memory.
 
     The memory is given back when the last array on it goes. Other libraries (PyTorch, CuPy, JAX) take one by
@@ -34,6 +35,8 @@ class DeviceArray:
         owner: what keeps the memory.
         run: the last run with ``wait=False`` that uses it; None where there is none.
     """
+
+    _instead = "read it into an array of numpy"
 
     __slots__ = ("address", "device", "dtype", "owner", "run", "shape")
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -128,12 +128,14 @@ class BoundCall:
         return self.results
 
 
-class Executable:
+class Executable(checks.Unpicklable):
     """A compiled module.
 
     Calls from several threads are safe: they share one arena, and take turns. Parameters are copied or prepared by
     `set_params`; arrays that are used as they are must not be changed afterwards, but by calls that donate them.
     """
+
+    _instead = "save its 'artifact', which other processes load"
 
     @located
     def __init__(self, artifact: Artifact, *, threads: int | None = None) -> None:
@@ -398,9 +400,6 @@ class Executable:
         into = [address_of(array) for array in results.values()]
         self._check_apart(bound, outputs, donate, arrays, addresses, results, into)
         return BoundCall(self._plan, arrays, results, bound, (addresses, bound.addresses, into, ordered))
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an Executable is code in memory: save its artifact, which another process loads")
 
     @located
     def __call__(self, *arrays: object, **inputs: object) -> Array | tuple[Array, ...]:

@@ -7,6 +7,7 @@ usage, 130 where interrupted. Whatever a command needs is imported when it runs:
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from functools import partial
@@ -112,6 +113,10 @@ _ORDER = (
 )
 
 
+#: Errors of a disk that takes no more, of which writing to stdout is told.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
 class _Commands(Commands):
     """The commands; errors of ours become one line and a status."""
 
@@ -127,9 +132,19 @@ class _Commands(Commands):
             _fail(f"error: {message_of(error)}", 1)
         except KeyboardInterrupt:
             _fail("interrupted", 130)
-        except BrokenPipeError:  # the reader has what it wants; nothing more can be written, at exit either
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # the reader has what it wants
+            _write_no_more()
             raise typer.Exit(1) from None
+        except OSError as error:
+            if error.filename is not None or error.errno not in _FULL:
+                raise
+            _write_no_more()
+            _fail(f"error: the output can't be written: {error.strerror}", 1)
+
+
+def _write_no_more() -> None:
+    """Has the rest of the output go nowhere, at exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(text: str, status: int) -> NoReturn:

@@ -110,9 +110,10 @@ def example(name: str) -> str:
 
 def codes(name: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Classes, templates for CPUs and schedules for GPUs of the kernels that an operation's example becomes."""
-    if computed(name) not in ("kernels", "parts", "kernels or parts"):
+    text = example(name)  # Python that drops docstrings has none
+    if computed(name) not in ("kernels", "parts", "kernels or parts") or not text:
         return (), (), ()
-    module = GraphModule.from_text(example(name), stage="mir")
+    module = GraphModule.from_text(text, stage="mir")
     found: list[tuple[str, ...]] = []
     for target in (_CPU, _GPU):
         try:

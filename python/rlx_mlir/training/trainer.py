@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 FORMAT = "rlx-checkpoint-1"
 
 
-class Trainer:
+class Trainer(checks.Unpicklable):
     """Trains a module: one executable computes the loss and the gradients, and changes the parameters in place.
 
     The same inputs in the same order give the same bits, for any number of threads, also after `save` and `restore`.
     """
+
+    _instead = "what 'save' writes is restored by other processes"
 
     @located
     def __init__(

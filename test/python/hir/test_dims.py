@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import pickle
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlx_mlir.errors import InputError, UnsupportedError
-from rlx_mlir.mir.dims import Size, ceildiv, floordiv, followed, is_never_negative, maximum, minimum
+from rlx_mlir.mir.dims import Size, SizeText, ceildiv, floordiv, followed, is_never_negative, maximum, minimum
 
 SYMBOLS = ("a", "b", "n")
 
@@ -168,3 +171,38 @@ def test_divisors_that_divide_nothing() -> None:
 def test_text_that_is_no_size(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Size.parse(text)
+
+
+def test_text_is_computed_with_as_its_size():
+    n, half = SizeText("n"), SizeText("floordiv(n, 2)")
+    found = [
+        n + 1,
+        1 + n,
+        n - 1,
+        8 - n,
+        n * 2,
+        2 * n,
+        n * n,
+        n // 2,
+        n % 3,
+        half + half,
+        n * np.int64(3),
+        np.int64(3) * n,
+    ]
+    assert [str(text) for text in found] == [
+        "1 + n", "1 + n", "-1 + n", "8 + -1*n", "2*n", "2*n", "n*n", "floordiv(n, 2)", "-3*floordiv(n, 3) + n",
+        "2*floordiv(n, 2)", "3*n", "3*n",
+    ]  # fmt: skip
+    assert all(type(text) is SizeText for text in found)
+    assert (n - n, n * 0) == (0, 0)
+    assert (n + "_0", f"{n:>3}", {"n": 1}[n], pickle.loads(pickle.dumps(n))) == ("n_0", "  n", 1, "n")
+    size = Size.of("n")
+    assert size + half == half + size - 0 == size + floordiv(size, Size.of(2))
+    assert 8 - size == Size.parse("8 - n")
+    for other in (1.5, None, True):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            n * other
+    with pytest.raises(InputError, match="divided by 0"):
+        n // 0
+    with pytest.raises(InputError, match=r"'\?'"):
+        SizeText("?") * 2

@@ -637,3 +637,10 @@ def test_modules_are_copied_and_pickled(stage):
         assert (again.stage, again.fusion_policy) == (m.stage, m.fusion_policy)
         again.sum(again.value("x"))
         assert again != m, "a copy is a module of its own"
+
+
+def test_values_are_copied_with_their_module():
+    m = GraphModule.mir("m")
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"Value objects .*: a value belongs to its module"):
+            copied(m.input(copied.__name__, [2]))

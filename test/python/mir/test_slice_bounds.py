@@ -403,6 +403,20 @@ def test_splitting_and_joining(threads: int) -> None:
                 np.testing.assert_allclose(found[name], own, rtol=1e-6, err_msg=f"{name}: {b}, {s}")
 
 
+def test_shapes_are_computed_with() -> None:
+    m = GraphModule.mir("shapes")
+    x = m.input("x", ["b", "s", 8])
+    (b, s, width), other = x.shape, m.input("y", ["t", 4])
+    rows = m.reshape(x, [b * s, width])
+    assert rows.shape == (b * s, 8) == ("b*s", 8)
+    assert m.reshape(x, [b, s * 2, width // 2]).shape == ("b", "2*s", 4)
+    assert x[:, s // 2 : s].shape == x[:, "s // 2":].shape
+    joined = m.concat([other, other], axis=0)
+    assert joined.shape == (other.shape[0] * 2, 4)
+    assert m.iota([other.shape[0] * 2]).shape == ("2*t",)
+    assert m.reshape(rows, x.shape).shape == x.shape
+
+
 def test_sizes_that_do_not_divide() -> None:
     """The call says which symbol, which expression, and both values."""
     m = GraphModule.mir("odd")

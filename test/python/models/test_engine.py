@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,19 @@ def model(loaded: Model) -> Model:
 def engine(model: Model) -> Iterator[Engine]:
     with Engine(model, sequences=4, chunk=8) as engine:
         yield engine
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_nothing_that_is_in_memory_is_copied(engine: Engine, copied: Callable[[object], object]) -> None:
+    """Two sessions with one cache would write over each other's keys."""
+    for held, instead in (
+        (engine.model, "load the model where it is needed"),
+        (engine.model.session(), "'fork' gives a copy"),
+        (engine, "make one of the same model"),
+        (engine.model.generate("a", max_tokens=1), "generate again"),
+    ):
+        with pytest.raises(TypeError, match=f"{type(held).__name__} objects are neither pickled nor copied: {instead}"):
+            copied(held)
 
 
 def ids_of(seed: int, count: int) -> list[int]:

@@ -769,5 +769,5 @@ def test_executables_say_how_they_are_kept():
     m = GraphModule.mir("kept")
     m.set_outputs({"y": m.neg(m.input("x", [2]))})
     for copied in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(TypeError, match="save its artifact, which another process loads"):
+        with pytest.raises(TypeError, match=r"Executable objects .*: save its 'artifact', which other processes load"):
             copied(rlx.compile(m))

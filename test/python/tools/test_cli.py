@@ -273,3 +273,24 @@ def test_importing_the_command_line_is_quick() -> None:
     code = f"import sys, rlx_mlir.tools.cli; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_full_disk_is_one_line() -> None:
+    command = [sys.executable, "-m", "rlx_mlir.tools.cli", "cache"]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (
+        1,
+        "rlx: error: the output can't be written: No space left on device\n",
+    )
+
+
+def test_docstrings_may_be_dropped(tmp_path: Path) -> None:
+    """`python -OO` has none: passes and operations are there all the same."""
+    kind = "tensor<2xf32>"
+    text = f"func.func @f(%x: {kind}) -> {kind} {{\n%0 = mir.neg %x : {kind}\nreturn %0 : {kind}\n}}"
+    (tmp_path / "m.mlir").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-OO", "-m", "rlx_mlir.tools.cli", "emit", str(tmp_path / "m.mlir"), "--stage", "lir"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "neg" in result.stdout

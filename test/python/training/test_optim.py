@@ -204,6 +204,7 @@ def test_schedules():
         (lambda: optim.constant(-1.0), "'rate' is a rate of at least 0, but got -1.0"),
         (lambda: optim.cosine(1.0, 3, warmup=3), "'steps' is a whole number of at least 4, but got 3"),
         (lambda: optim.train_step(model(), "adam"), "'optimizer' is one, such as adamw(), but got 'adam'"),
+        (lambda: optim.train_step(model(), optim.sgd(), accumulate=2**63), f"from 1 to {2**63 - 1}, but got {2**63}"),
         (lambda: optim.train_step(model(), optim.sgd(), accumulate=0), "'accumulate' is a whole number of at least 1"),
         (lambda: optim.train_step(model(), optim.sgd(), clip_norm=0), "'clip_norm' is a positive number, but got 0"),
         (lambda: optim.train_step(model(), optim.sgd(), loss_scale=math.inf), "'loss_scale' is a positive number"),
