@@ -216,7 +216,7 @@ SCHEDULES: dict[str, tuple[Schedule, ...]] = {
     "quantize": (_quantize,),
     "recurrence": (_emit("recurrence", constants=False),),
     "conv": (_emit("conv"),),
-    "top_k": (_emit("top_k", constants=False),),
+    "top_k": (_emit("top_k", constants=False), _emit("sort", constants=False)),
     "sample": (_emit("sample", constants=False),),
     "gather": (_emit("gather"),),
     "broadcast": (_emit("broadcast"),),
