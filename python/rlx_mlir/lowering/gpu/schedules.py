@@ -224,6 +224,8 @@ SCHEDULES: dict[str, tuple[Schedule, ...]] = {
     "reduce": (_emit("reduce"),),
     "scan": (_emit("scan"),),
     "norm": (_emit("norm"),),
+    "group_norm": (_emit("group_norm"),),
+    "pool": (_emit("pool"),),
     "move": (_emit("copies"), _emit("transpose")),
 }
 
