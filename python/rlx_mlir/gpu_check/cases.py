@@ -159,6 +159,10 @@ def _pool(g: GraphModule) -> Outputs:
     )
 
 
+def _grouped(g: GraphModule) -> Outputs:
+    return g.grouped_matmul(g.input("x", [21, 96]), g.param("w", [4, 96, 136]), g.input("expert", [21], "i32"))
+
+
 def _conv2d(g: GraphModule) -> Outputs:
     return g.conv2d(g.input("x", [2, 16, 9, 11]), g.param("w", [24, 16, 3, 3]), padding=1)
 
@@ -250,6 +254,7 @@ CASES: tuple[Case, ...] = (
     Case("top_k: sorted rows", _module("sorted", _sorted)),
     Case("group_norm", _module("group_norm", _group_norm)),
     Case("pool", _module("pool", _pool)),
+    Case("grouped", _module("grouped", _grouped), {"expert": np.arange(21, dtype=np.int32) % 3}),
     Case("conv2d", _module("conv2d", _conv2d)),
     Case("conv", _conv),
     Case("recurrence", _module("recurrence", _recurrence)),

@@ -43,8 +43,8 @@ class Session:
     same function computed in two orders: a token has the bits of the program that processed it, however the calls were
     cut and whatever else runs. So a fork, or what `restore` gives, goes on with the same bits as the session itself.
 
-    A session is for one thread at a time; sessions of a model take turns at its code, a chunk or a token each. Models on
-    a GPU have no `extend`; forks are copies in the GPU's memory.
+    A session is for one thread at a time; sessions of a model take turns at its code, a chunk or a token each. Models
+    on a GPU have no `extend`; forks are copies in the GPU's memory.
 
     Where layers have states in place of keys and values (`delta`), `truncate` goes back to tokens of the last `extend`,
     or to none: UnsupportedError for others.
@@ -256,7 +256,11 @@ class Session:
             self._prefill(part, np.array([len(part) - 1], np.int32), self._logits)
             # The last place in the prompt that another one with the same begin may go on behind.
             rest = len(ids) - start - len(part)
-            if self.prefilled == len(self._tokens) and rest < self.model.reuse and not self.prefilled % self.model.reuse:
+            if (
+                self.prefilled == len(self._tokens)
+                and rest < self.model.reuse
+                and not self.prefilled % self.model.reuse
+            ):
                 self.states.mark(self.prefilled)
         self._has_logits = True
         logits: Floats = self._logits[0, 0]

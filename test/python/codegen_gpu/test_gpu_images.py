@@ -62,7 +62,9 @@ def check(
 )
 @pytest.mark.quick(2)
 def test_norms_of_groups(dims: Dims, dtype: str) -> None:
-    sizes = [{"n": n, "h": h, "w": w} for n, h, w in ((1, 1, 1), (0, 3, 3), (2, 8, 8), (1, 0, 4), (3, 7, 9), (1, 33, 31))]
+    sizes = [
+        {"n": n, "h": h, "w": w} for n, h, w in ((1, 1, 1), (0, 3, 3), (2, 8, 8), (1, 0, 4), (3, 7, 9), (1, 33, 31))
+    ]
     check(norm_graph(dims, dtype, 2), "group_norm", dims, dtype, sizes)
 
 
@@ -99,7 +101,8 @@ def test_pools(kind: str, dtype: str, kernel: tuple[int, int]) -> None:
 def test_what_they_do_not_cover_is_generic() -> None:
     for module in (norm_graph([1, 4, 8, 8], "f64", 2), pool_graph([1, 4, 8, 8], "f64", "max", (2, 2))):
         (how,) = build_artifact(module, CompileOptions(target="nvptx", chip="sm_80")).templates.values()
-        assert how.startswith("generic: ") and how.endswith("have no schedule"), how
+        assert how.startswith("generic: "), how
+        assert how.endswith("have no schedule"), how
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])

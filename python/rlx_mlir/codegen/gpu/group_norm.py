@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The schedule for norms of groups of channels of images [N, C, H, W]: a block has a group, whose elements lie together.
+"""The schedule for norms of groups of channels of images [N, C, H, W]: a block has a group, which lies together.
 
 The group is read once for each of three sums (mean, what the rounded mean lacks, variance), and once more for the
 results: what a block has of it mostly stays in L2. Bound: memory's rate of a read and a write, as long as there are
@@ -31,9 +31,7 @@ class _Image:
     pixels: Index
 
 
-def emit_group_norm(
-    name: str, spec: GroupNormSpec, chip: str, constants: frozenset[int] = frozenset()
-) -> DeviceKernel:
+def emit_group_norm(name: str, spec: GroupNormSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
     """The kernel of a `GroupNormSpec`.
 
     Args:

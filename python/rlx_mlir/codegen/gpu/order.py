@@ -30,7 +30,7 @@ class Order:
 
     @classmethod
     def of(cls, name: str, element: str, smallest: bool, nan_largest: bool) -> Order:
-        """That of a kernel; UnsupportedByTemplate for elements that are neither floats nor signed integers of 8 to 64 bits."""
+        """That of a kernel; UnsupportedByTemplate for elements that are no floats and no integers of 8 to 64 bits."""
         if element not in _FLOATS and element not in _INTEGERS:
             raise UnsupportedByTemplate(f"{name}: elements of {element} have no schedule for orders")
         return cls(element, smallest, nan_largest)

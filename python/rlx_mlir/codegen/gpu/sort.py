@@ -108,8 +108,8 @@ class _Sort:
             run: list[Parameter] = [("run", "i64"), ("steps", "i64")]
             parameters = [*given, *pairs, *run, *sizes.parameters]
             with em.kernel(f"{symbol}_merge", parameters, THREADS, chained=True) as values:
-                body = _Merge(em, values[0:2], values[2:4], *values[4:6], *sizes.filled(values[6:]))
-                body.run_all(self.order.key_type)
+                n, k = sizes.filled(values[6:])
+                _Merge(em, values[0:2], values[2:4], values[4], values[5], n, k).run_all(self.order.key_type)
             kept = [pointer("even", readonly=True), pointer("odd", readonly=True)]
             parameters = [x, *kept, *outs, ("merges", "i64"), *sizes.parameters]
             with em.kernel(f"{symbol}_take", parameters, THREADS, chained=True) as values:
@@ -228,9 +228,7 @@ class _Sort:
                     for value, at in ((a[1], high), (b[1], low)):
                         em.st(value, positions, at)
 
-    def _take(
-        self, x: Value, kept: Sequence[Value], outs: Sequence[Value], merges: Value, n: Index, k: Index
-    ) -> None:
+    def _take(self, x: Value, kept: Sequence[Value], outs: Sequence[Value], merges: Value, n: Index, k: Index) -> None:
         """Writes what is wanted of rows whose positions are in order, in the buffer that the last launch wrote."""
         em = self.em
         row, at = _place_in_row(em, k)
@@ -316,8 +314,8 @@ class _Merge:
     def _taken(
         self,
         place: Value,
-        first: Value,
-        second: Value,
+        first: Index,
+        second: Index,
         of_first: Callable[[Value], Value],
         of_second: Callable[[Value], Value],
     ) -> Value:
@@ -334,4 +332,4 @@ class _Merge:
                 branch.else_()
                 branch.yield_([low, high])
             loop.yield_(branch.result)
-        return loop.result[0]
+        return em.wide(loop.result[0])

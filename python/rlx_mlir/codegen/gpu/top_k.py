@@ -36,8 +36,8 @@ Pair = tuple[Value, Value]
 
 
 def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
-    """The kernel; UnsupportedByTemplate for elements whose keys have more than 32 bits, where n or k isn't known, and for
-    so many elements that sorting is better."""
+    """The kernel; UnsupportedByTemplate for elements whose keys have more than 32 bits, where n or k isn't known, for
+    so many elements that sorting is better, and where a row has too many parts for one block to join."""
     element, n = element_of(spec.x), shape_of(spec.x)[-1]
     k = spec.k
     if not k or n is None or spec.others:

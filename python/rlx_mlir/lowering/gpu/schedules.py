@@ -226,6 +226,7 @@ SCHEDULES: dict[str, tuple[Schedule, ...]] = {
     "norm": (_emit("norm"),),
     "group_norm": (_emit("group_norm"),),
     "pool": (_emit("pool"),),
+    "grouped": (_emit("grouped"),),
     "move": (_emit("copies"), _emit("transpose")),
 }
 
