@@ -142,6 +142,27 @@ def _top_k(g: GraphModule) -> Outputs:
     return g.top_k(g.input("x", [2, 5000]), 40)
 
 
+def _sorted(g: GraphModule) -> Outputs:
+    """Whole rows of integers, in one tile, and rows of several, of which many elements are wanted."""
+    x, y = g.input("x", [3, 1000], "i32"), g.input("y", [2, 5000])
+    return *g.top_k(x, 1000, smallest=True), *g.top_k(y, 300)
+
+
+def _group_norm(g: GraphModule) -> Outputs:
+    return g.group_norm(g.input("x", [2, 12, 9, 16]), g.param("gamma", [12]), g.param("beta", [12]), num_groups=3)
+
+
+def _pool(g: GraphModule) -> Outputs:
+    x = g.input("x", [2, 5, 17, 19])
+    return g.pool(x, kind="max", kernel_size=(3, 3), stride=(2, 2), padding=(1, 1)), g.pool(
+        x, kind="mean", kernel_size=(17, 19)
+    )
+
+
+def _grouped(g: GraphModule) -> Outputs:
+    return g.grouped_matmul(g.input("x", [21, 96]), g.param("w", [4, 96, 136]), g.input("expert", [21], "i32"))
+
+
 def _conv2d(g: GraphModule) -> Outputs:
     return g.conv2d(g.input("x", [2, 16, 9, 11]), g.param("w", [24, 16, 3, 3]), padding=1)
 
@@ -230,6 +251,10 @@ CASES: tuple[Case, ...] = (
     Case("norm", _module("norm", lambda g: g.softmax(g.input("x", [3, 70, 40]), axis=1))),
     Case("move", _module("move", _move)),
     Case("top_k", _module("top_k", _top_k)),
+    Case("top_k: sorted rows", _module("sorted", _sorted)),
+    Case("group_norm", _module("group_norm", _group_norm)),
+    Case("pool", _module("pool", _pool)),
+    Case("grouped", _module("grouped", _grouped), {"expert": np.arange(21, dtype=np.int32) % 3}),
     Case("conv2d", _module("conv2d", _conv2d)),
     Case("conv", _conv),
     Case("recurrence", _module("recurrence", _recurrence)),

@@ -6,8 +6,8 @@ and writes the next ones there, so that steps follow each other without the host
 that were chosen, of which the host reads a part whenever a batch of steps is over, while the next batch runs.
 
 Steps that turn out to come after a stop have written keys and values of positions that nobody reads: what comes later
-writes them again. States of layers (`delta`) they have moved on, which don't go back: copies on the GPU are noted now and
-then, from the last one of which the steps that count are taken again.
+writes them again. States of layers (`delta`) they have moved on, which don't go back: copies on the GPU are noted now
+and then, from the last one of which the steps that count are taken again.
 """
 
 from __future__ import annotations

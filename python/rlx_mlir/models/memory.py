@@ -48,7 +48,7 @@ def first_rows(cache: RunArray, count: int) -> np.ndarray:
     """The first rows of the first sequence of a cache [sequences, positions, width], [count, width] on the host: a view
     where it is there."""
     if not is_on_gpu(cache):
-        return cache[0, :count]
+        return np.asarray(cache[0, :count])
     return cache.part(0, count * cache.shape[2]).numpy().reshape(count, cache.shape[2])
 
 

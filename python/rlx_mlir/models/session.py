@@ -43,8 +43,8 @@ class Session(checks.Unpicklable):
     same function computed in two orders: a token has the bits of the program that processed it, however the calls were
     cut and whatever else runs. So a fork, or what `restore` gives, goes on with the same bits as the session itself.
 
-    A session is for one thread at a time; sessions of a model take turns at its code, a chunk or a token each. Models on
-    a GPU have no `extend`; forks are copies in the GPU's memory.
+    A session is for one thread at a time; sessions of a model take turns at its code, a chunk or a token each. Models
+    on a GPU have no `extend`; forks are copies in the GPU's memory.
 
     Where layers have states in place of keys and values (`delta`), `truncate` goes back to tokens of the last `extend`,
     or to none: UnsupportedError for others.

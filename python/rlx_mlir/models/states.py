@@ -51,7 +51,8 @@ class States:
 
     def copied(self) -> dict[str, RunArray]:
         """The states as they are; no trails are held."""
-        assert self.begin is None and not self.are_ahead
+        assert self.begin is None
+        assert not self.are_ahead
         return {name: copied(array) for name, array in self.arrays.items()}
 
     def load(self, given: Arrays) -> None:

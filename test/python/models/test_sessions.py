@@ -299,7 +299,7 @@ def test_gpus_take_single_tokens(model: Model, monkeypatch: pytest.MonkeyPatch) 
     session = model.session()
     session.feed([5])
     monkeypatch.setattr(model, "on_gpu", True)
-    with pytest.raises(UnsupportedError, match="'extend' of a session .* programs for CPUs alone do: take 'step'"):
+    with pytest.raises(UnsupportedError, match=r"'extend' of a session .* programs for CPUs alone do: take 'step'"):
         session.extend([1, 2])
     with pytest.raises(UnsupportedError, match="'draft' needs a model on the CPU"):
         model.generate("a", draft="lookup")

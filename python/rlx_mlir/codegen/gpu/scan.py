@@ -27,7 +27,7 @@ from rlx_mlir.codegen.gpu.kernel import (
 from rlx_mlir.codegen.gpu.reduce import THREADS, WARP, Joins, Pass, Sizes, launch_pass, parts_of, write_pass
 from rlx_mlir.codegen.specs import ScanSpec
 
-__all__ = ["emit_scan"]
+__all__ = ["emit_scan", "running_of_block"]
 
 #: Steps of a column whose loads are under way together.
 UNROLL = 8
@@ -168,33 +168,11 @@ class _Scan:
             total = values[0]
             for value in values[1:]:
                 total = joins.two(total, value)
-            above, whole = self.block(total)
+            above, whole = running_of_block(em, joins, total)
             found, _ = self.running(values, joins.two(loop.carry, above))
             with em.if_(exists):
                 joins.store(found, self.out, self.element, place)
             loop.yield_(joins.two(loop.carry, whole))
-
-    def block(self, x: Value) -> tuple[Value, Value]:
-        """(the sum of what the threads before have, the sum of all threads')"""
-        em, joins, memory = self.em, self.joins, self.em.shared()
-        lane, warp = em.lane(), em.thread() >> 5
-        total = x
-        for distance in (1, 2, 4, 8, 16):
-            other = em.shuffle_lane("up", total, distance)
-            total = em.select(em.cmpi("uge", lane, distance), joins.two(total, other), total)
-        above = em.select(em.cmpi("eq", lane, 0), joins.start, em.shuffle_lane("up", total, 1))
-        em.barrier()
-        with em.if_(em.cmpi("eq", lane, WARP - 1)):
-            em.st(total, memory, warp)
-        em.barrier()
-        loaded = [em.ld(memory, vec(4, total.type), at) for at in range(0, THREADS // WARP, 4)]
-        sums = [part for vector in loaded for part in em.lanes(vector)]
-        earlier: Value = joins.start
-        whole = sums[0]
-        for number, own in enumerate(sums[1:], 1):
-            earlier = em.select(em.cmpi("eq", warp, number), whole, earlier)
-            whole = joins.two(whole, own)
-        return joins.two(earlier, above), whole
 
     def column(self) -> None:
         """A thread along its part of some columns."""
@@ -225,3 +203,29 @@ class _Scan:
                 loop.yield_(step([loop.iv, *(loop.iv + u for u in range(1, UNROLL))], loop.carry))
             with em.loop(middle, end, em.const(1, "i64"), loop.result) as left:
                 left.yield_(step([left.iv], left.carry))
+
+
+def running_of_block(em: DeviceEmitter, joins: Joins, x: Value) -> tuple[Value, Value]:
+    """(the sum of what the threads of the block before have, the sum of all threads'), of numbers of 32 bits.
+
+    Takes the first 4 bytes a warp of shared memory, and begins with a barrier.
+    """
+    memory = em.shared()
+    lane, warp = em.lane(), em.thread() >> 5
+    total = x
+    for distance in (1, 2, 4, 8, 16):
+        other = em.shuffle_lane("up", total, distance)
+        total = em.select(em.cmpi("uge", lane, distance), joins.two(total, other), total)
+    above = em.select(em.cmpi("eq", lane, 0), joins.start, em.shuffle_lane("up", total, 1))
+    em.barrier()
+    with em.if_(em.cmpi("eq", lane, WARP - 1)):
+        em.st(total, memory, warp)
+    em.barrier()
+    loaded = [em.ld(memory, vec(4, total.type), at) for at in range(0, THREADS // WARP, 4)]
+    sums = [part for vector in loaded for part in em.lanes(vector)]
+    earlier: Value = joins.start
+    whole = sums[0]
+    for number, own in enumerate(sums[1:], 1):
+        earlier = em.select(em.cmpi("eq", warp, number), whole, earlier)
+        whole = joins.two(whole, own)
+    return joins.two(earlier, above), whole

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The GPU schedule of the largest elements of rows: each block finds those of its part, one block joins the parts.
+"""The GPU schedule of the first elements of rows in an order: each block finds those of its part, one block joins the
+parts.
 
-Numbers become integers in the same order, with NaN below all, so that a comparison is one instruction; those of equal
-numbers are ordered by position. A block's elements stay in registers while its threads agree k times on the largest
+Elements become integers in the order that is asked for (`order.py`), so that a comparison is one instruction; those of
+equal numbers are ordered by position. A block's elements stay in registers while its threads agree k times on the first
 one, which then leaves. Two launches, or one where a block holds the row.
 """
 
@@ -15,6 +16,7 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, pointer
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.gpu.order import Order
 from rlx_mlir.codegen.kernel import row_count
 from rlx_mlir.codegen.specs import TopKSpec
 from rlx_mlir.codegen.structures import pairwise
@@ -24,7 +26,9 @@ __all__ = ["emit_top_k"]
 THREADS = 256
 #: Elements that a thread holds in the first launch, and at most in the second.
 ELEMENTS, MOST_ELEMENTS = 16, 48
-#: Of NaN, and of elements that aren't there; beyond every position.
+#: Elements that are found one after the other, at most: an estimate; sorting costs about as much as so many.
+SELECTED = 128
+#: Of elements that aren't there; beyond every position.
 LEAST, LAST = -(1 << 31), (1 << 31) - 1
 
 Pair = tuple[Value, Value]
@@ -32,40 +36,39 @@ Pair = tuple[Value, Value]
 
 
 def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
-    """The kernel; UnsupportedByTemplate for other elements than floats of up to 32 bits, for other orders than that of
-    the largest ones with NaN at the end, where only one of values and positions is read, and where a row has too many
-    parts for one block to join."""
+    """The kernel; UnsupportedByTemplate for elements whose keys have more than 32 bits, where n or k isn't known, for
+    so many elements that sorting is better, and where a row has too many parts for one block to join."""
     element, n = element_of(spec.x), shape_of(spec.x)[-1]
     k = spec.k
-    if not k:
-        raise UnsupportedByTemplate(f"{name}: no element, or as many as sizes of calls say")
-    if element not in ("f32", "f16", "bf16") or n is None:
-        raise UnsupportedByTemplate(f"{name}: the largest elements of rows of {spec.x}")
-    if spec.smallest or spec.nan_largest:
-        raise UnsupportedByTemplate(f"{name}: an order in which the smallest elements or NaN come first")
-    if spec.values is None or spec.indices is None:
-        raise UnsupportedByTemplate(f"{name}: only one of values and positions is read")
+    if not k or n is None or spec.others:
+        raise UnsupportedByTemplate(f"{name}: no element is wanted, or as many as sizes of calls say")
+    order = Order.of(name, element, spec.smallest, spec.nan_largest)
+    if order.bits > 32:
+        raise UnsupportedByTemplate(f"{name}: the first elements of rows of {spec.x}")
+    if k > SELECTED:
+        raise UnsupportedByTemplate(f"{name}: {k} elements are more than are found one after the other")
     parts = -(-n // (THREADS * ELEMENTS))
     if -(-parts * k // THREADS) > MOST_ELEMENTS:
         raise UnsupportedByTemplate(f"{name}: {k} of each of {parts} parts are more than a block joins")
     em = DeviceEmitter(chip)
     first, second = f"{symbol_of(name)}_parts", f"{symbol_of(name)}_join"
     whole = parts == 1
-    outputs = [pointer("values"), pointer("indices")] if whole else [pointer("parts")]
+    types = [(word, type) for word, type in (("values", spec.values), ("indices", spec.indices)) if type is not None]
+    results, words = [pointer(word) for word, _ in types], [word for word, _ in types]
+    outputs = results if whole else [pointer("parts")]
     with em.kernel(first, [pointer("x", readonly=True), *outputs], THREADS, chained=True) as (x, *out):
         row = em.wide(em.block())
-        pairs = _read(em, em.at(x, row * n, element), element, n)
+        pairs = _read(em, em.at(x, row * n, order.element), order, n)
         if whole:
-            _select(em, pairs, k, lambda t, pair: _finish(em, out, element, _place(em, row, k, t), pair))
+            _select(em, pairs, k, lambda t, pair: _finish(em, words, out, order, _place(em, row, k, t), pair))
         else:
             part = row * parts + em.wide(em.block("y"))
             _select(em, pairs, k, lambda t, pair: _keep(em, out[0], _place(em, part, k, t), pair))
     if not whole:
-        parameters = [pointer("parts", readonly=True), pointer("values"), pointer("indices")]
-        with em.kernel(second, parameters, THREADS, chained=True) as (kept, *out):
+        with em.kernel(second, [pointer("parts", readonly=True), *results], THREADS, chained=True) as (kept, *out):
             row = em.wide(em.block())
             pairs = _read_parts(em, kept, row, parts * k)
-            _select(em, pairs, k, lambda t, pair: _finish(em, out, element, _place(em, row, k, t), pair))
+            _select(em, pairs, k, lambda t, pair: _finish(em, words, out, order, _place(em, row, k, t), pair))
 
     def take(host: HostEmitter, operands: list[Value], scratch: Scratch) -> Value | None:
         return None if whole else scratch.take([row_count(host, operands[0]), parts * k, 2], "i32")
@@ -78,13 +81,13 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
         if kept is not None:
             host.launch(second, count, THREADS, [kept, *results], shared=shared)
 
-    types = [("values", spec.values), ("indices", spec.indices)]
     return write_device_kernel(name, "top_k", [("x", spec.x)], types, em, host, scratch=take)
 
 
-def _read(em: DeviceEmitter, row: Value, element: str, n: int) -> list[Pair]:
+def _read(em: DeviceEmitter, row: Value, order: Order, n: int) -> list[Pair]:
     """The thread's elements of its block's part of a row."""
-    piece = 128 // BITS[element]
+    element = order.element
+    piece = min(128 // BITS[element], ELEMENTS)
     while n % piece:
         piece //= 2
     base = em.block("y") * (THREADS * ELEMENTS)
@@ -93,8 +96,8 @@ def _read(em: DeviceEmitter, row: Value, element: str, n: int) -> list[Pair]:
     for number in range(ELEMENTS // piece):
         at = em.index(base + (em.thread() + number * THREADS) * piece)
         exists = em.cmpi("ult", at, n)
-        for lane, x in enumerate(em.lanes(em.widen(em.ld_if(exists, row, type, at)))):
-            key = em.select(exists, _ordered(em, x), LEAST)
+        for lane, x in enumerate(em.lanes(em.ld_if(exists, row, type, at))):
+            key = em.select(exists, order.key(em, x), LEAST)
             pairs.append((key, em.select(exists, at + lane, LAST)))
     return pairs
 
@@ -109,16 +112,6 @@ def _read_parts(em: DeviceEmitter, kept: Value, row: Value, count: int) -> list[
         key, position = em.lanes(em.ld_if(exists, kept, vec(2, "i32"), place))
         pairs.append((em.select(exists, key, LEAST), em.select(exists, position, LAST)))
     return pairs
-
-
-def _ordered(em: DeviceEmitter, x: Value) -> Value:
-    """A number as an integer that is larger for larger numbers."""
-    key = _turned(em, em.bitcast(x + 0.0, "i32"))  # -0 + 0 is 0
-    return em.select(em.cmpf("uno", x, x), LEAST, key)
-
-
-def _turned(em: DeviceEmitter, bits: Value) -> Value:
-    return bits ^ (em.binary("arith.shrsi", bits, 31) & LAST)
 
 
 def _larger(em: DeviceEmitter, a: Pair, b: Pair) -> Pair:
@@ -165,6 +158,8 @@ def _keep(em: DeviceEmitter, parts: Value, place: Value, pair: Pair) -> None:
     em.st(em.vector(pair), parts, place * 2)
 
 
-def _finish(em: DeviceEmitter, outputs: Sequence[Value], element: str, place: Value, pair: Pair) -> None:
-    em.st(em.narrow(em.bitcast(_turned(em, pair[0]), "f32"), element), outputs[0], place)
-    em.st(pair[1], outputs[1], place)
+def _finish(
+    em: DeviceEmitter, words: Sequence[str], outputs: Sequence[Value], order: Order, place: Value, pair: Pair
+) -> None:
+    for word, output in zip(words, outputs, strict=True):
+        em.st(order.value(em, pair[0]) if word == "values" else pair[1], output, place)

@@ -210,7 +210,7 @@ SCHEDULES: dict[str, tuple[Schedule, ...]] = {
     "quantize": (_quantize,),
     "recurrence": (_emit("recurrence", constants=False),),
     "conv": (_emit("conv"),),
-    "top_k": (_emit("top_k", constants=False),),
+    "top_k": (_emit("top_k", constants=False), _emit("sort", constants=False)),
     "sample": (_emit("sample", constants=False),),
     "gather": (_emit("gather"),),
     "broadcast": (_emit("broadcast"),),
@@ -218,6 +218,9 @@ SCHEDULES: dict[str, tuple[Schedule, ...]] = {
     "reduce": (_emit("reduce"),),
     "scan": (_emit("scan"),),
     "norm": (_emit("norm"),),
+    "group_norm": (_emit("group_norm"),),
+    "pool": (_emit("pool"),),
+    "grouped": (_emit("grouped"),),
     "move": (_emit("copies"), _emit("transpose")),
 }
 
