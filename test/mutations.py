@@ -63,7 +63,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/gpu/pointwise.py", ("gpu_pointwise", "gpu_broadcast")),
     ("codegen/gpu/transpose.py", ("gpu_moves",)),
     ("codegen/gpu/conv2d.py", ("gpu_conv2d",)),
-    ("rewriting/*.py", ("rewriting", "own_passes")),
+    ("rewriting/*.py", ("lit:remarks", "rewriting", "own_passes")),
     ("lowering/raising/*.py", ("lit:raise-blocks", "raise_blocks")),
     ("lowering/fold_constants.py", ("lit:fold-constants", "fold_constants")),
     ("lowering/split.py", ("lit:split-kernels", "split_kernels")),
