@@ -76,7 +76,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lowering/lir.py", ("lit:lir-plan", "control_kernels", "donation", "compile_ops")),
     ("lowering/plan_[rt]*.py", ("lit:lir-plan", "control_kernels", "dynamic_sizes")),
     ("lowering/donation.py", ("lit:lir-plan-ties", "recurrence", "donation")),
-    ("lowering/outline.py", ("lit:outline", "split_kernels", "donation", "compile_ops")),
+    ("lowering/outline.py", ("lit:outline", "prepare", "split_kernels", "donation", "compile_ops")),
     ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "float8", "splats", "compile_ops")),
 )
 _BINARY = {
