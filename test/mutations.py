@@ -71,7 +71,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lowering/parameters.py", ("lit:hoist-params", "lit:pack-weights", "prepare", "compile_ops")),
     ("lowering/quantization.py", ("lit:quant", "lit:qdq", "quantize")),
     ("lowering/fuse*.py", ("lit:fuse", "roundings", "compile_ops", "compile_block")),
-    ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "llama", "families", "mtp_head", "compile_block")),
+    ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "verify_numeric", "llama", "families", "mtp_head", "compile_block")),
     ("lowering/plan.py", ("dynamic_sizes", "resume", "donation", "compile_ops")),
     ("lowering/lir.py", ("lit:lir-plan", "control_kernels", "donation", "compile_ops")),
     ("lowering/plan_[rt]*.py", ("lit:lir-plan", "control_kernels", "dynamic_sizes")),
