@@ -41,7 +41,7 @@ PACKAGE = "python/rlx_mlir/"
 TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/attention_[bdp]*.py", ("cpu_attention",)),
     ("codegen/attention.py", ("cpu_attention", "gpu_attention")),
-    ("codegen/cpu/gemm.py", ("cpu_gemm",)),
+    ("codegen/cpu/gemm.py", ("cpu_gemm", "cpu_gemm_rows")),
     ("codegen/cpu/gemm_[bip]*.py", ("cpu_gemm", "cpu_gemm_batched", "cpu_gemm_bytes", "infinite_operands")),
     ("codegen/cpu/norm.py", ("cpu_norm",)),
     ("codegen/cpu/rows.py", ("cpu_rows",)),
