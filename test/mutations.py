@@ -41,7 +41,7 @@ PACKAGE = "python/rlx_mlir/"
 TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/attention_[bdp]*.py", ("cpu_attention",)),
     ("codegen/attention.py", ("cpu_attention", "gpu_attention")),
-    ("codegen/cpu/gemm.py", ("cpu_gemm",)),
+    ("codegen/cpu/gemm.py", ("cpu_gemm", "cpu_gemm_rows")),
     ("codegen/cpu/gemm_[bip]*.py", ("cpu_gemm", "cpu_gemm_batched", "cpu_gemm_bytes", "infinite_operands")),
     ("codegen/cpu/norm.py", ("cpu_norm",)),
     ("codegen/cpu/rows.py", ("cpu_rows",)),
@@ -63,7 +63,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/gpu/pointwise.py", ("gpu_pointwise", "gpu_broadcast")),
     ("codegen/gpu/transpose.py", ("gpu_moves",)),
     ("codegen/gpu/conv2d.py", ("gpu_conv2d",)),
-    ("rewriting/*.py", ("rewriting", "own_passes")),
+    ("rewriting/*.py", ("lit:remarks", "rewriting", "own_passes")),
     ("lowering/raising/*.py", ("lit:raise-blocks", "raise_blocks")),
     ("lowering/fold_constants.py", ("lit:fold-constants", "fold_constants")),
     ("lowering/split.py", ("lit:split-kernels", "split_kernels")),
@@ -71,12 +71,12 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lowering/parameters.py", ("lit:hoist-params", "lit:pack-weights", "prepare", "compile_ops")),
     ("lowering/quantization.py", ("lit:quant", "lit:qdq", "quantize")),
     ("lowering/fuse*.py", ("lit:fuse", "roundings", "compile_ops", "compile_block")),
-    ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "llama", "families", "mtp_head", "compile_block")),
+    ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "verify_numeric", "llama", "families", "mtp_head", "compile_block")),
     ("lowering/plan.py", ("dynamic_sizes", "resume", "donation", "compile_ops")),
     ("lowering/lir.py", ("lit:lir-plan", "control_kernels", "donation", "compile_ops")),
     ("lowering/plan_[rt]*.py", ("lit:lir-plan", "control_kernels", "dynamic_sizes")),
-    ("lowering/donation.py", ("lit:lir-plan-ties", "donation")),
-    ("lowering/outline.py", ("lit:outline", "split_kernels", "donation", "compile_ops")),
+    ("lowering/donation.py", ("lit:lir-plan-ties", "recurrence", "donation")),
+    ("lowering/outline.py", ("lit:outline", "prepare", "split_kernels", "donation", "compile_ops")),
     ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "float8", "splats", "compile_ops")),
 )
 _BINARY = {

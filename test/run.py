@@ -29,6 +29,8 @@ def run(name: str, *arguments: str, **variables: str) -> bool:
     start = ["-m", "pytest"] if name == "pytest" else ["-c", "from lit.main import main; main()"]
     # Each test is a process's alone: threads of numpy that wait for work would take processors from others.
     environment = {"OPENBLAS_NUM_THREADS": "1", **variables, **os.environ}
+    # What Python compiles of sources is kept: each process would spend seconds on it, and tests start hundreds.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     status = subprocess.run([sys.executable, *start, *arguments], cwd=ROOT, env=environment, check=False).returncode
     if status < 0:  # It can't say so itself.
         print(f"{name} was ended by signal {-status}; 9 is what a lack of memory looks like", file=sys.stderr)

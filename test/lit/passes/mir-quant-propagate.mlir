@@ -91,3 +91,17 @@ func.func @rows(%x: tensor<?x2x?x8xi8>, %w: tensor<8x4xi8>) -> tensor<?x2x?x4xi8
   %y = mir.quantize %p scales [1.0] zero_points [0] : tensor<?x2x?x4xf32>
   return %y : tensor<?x2x?x4xi8>
 }
+
+/// So is what the weights have of outputs.
+// CHECK-LABEL: func @outputs
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x?x8xi8>, %[[W:.+]]: tensor<8x?xi8>)
+//       CHECK:   %[[R:.+]] = mir.reshape %[[X]] to [-1, 8]
+//       CHECK:   %[[Y:.+]] = mir.q_matmul %[[R]], %[[W]]
+//       CHECK:   mir.reshape %[[Y]] to [-3, -3, -1] sizes ["d0", "d1"] like %[[X]], %[[X]] dims [0, 1]
+func.func @outputs(%x: tensor<?x?x8xi8>, %w: tensor<8x?xi8>) -> tensor<?x?x?xi8> {
+  %dx = mir.dequantize %x scales [0.25] zero_points [3] : tensor<?x?x8xi8>
+  %dw = mir.dequantize %w scales [0.5] zero_points [0] : tensor<8x?xi8>
+  %p = mir.matmul %dx, %dw : tensor<?x?x8xf32>, tensor<8x?xf32>
+  %y = mir.quantize %p scales [1.0] zero_points [0] : tensor<?x?x?xf32>
+  return %y : tensor<?x?x?xi8>
+}

@@ -279,6 +279,7 @@ def test_keys_that_are_values_have_one_type() -> None:
 @pytest.mark.usefixtures("either")
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (9, 3), (4, 1), (12, 12), (32, 8), (28, 4)])
 @pytest.mark.parametrize("queries", [1, 5])
+@pytest.mark.quick(24)
 def test_every_kv_head_serves_its_own_group(queries: int, heads: int, kv_heads: int) -> None:
     case = Case(queries, 6, heads=heads, kv_heads=kv_heads, size=16, batch=2)
     case.check()
@@ -344,6 +345,7 @@ def test_single_head_in_every_layout() -> None:
 @pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("queries", [1, 4])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
+@pytest.mark.quick(20)
 def test_scale_and_softcap(queries: int, kind: dict[str, Any]) -> None:
     Case(queries, 11, softcap=1.5, scale=2.0, **kind).check()
 
@@ -480,6 +482,7 @@ def test_a_row_of_the_least_bias_gives_the_mean(queries: int, keys: int, element
 @pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("queries", [1, 5, 40])
 @pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
+@pytest.mark.quick(18)
 def test_masked_keys_may_hold_garbage(queries: int, garbage: float) -> None:
     for kind in ({"kind": "custom"}, {"kind": "causal"}, {"kind": "sliding_window", "window": 4}):
         case = Case(queries, 90, heads=4, **kind)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -30,7 +31,12 @@ def run(bits: int, word: str, x: np.ndarray, weight: np.ndarray, cuts: Any = Non
         memref((*sizes, channels), word),
     )
     kernel = compiled("conv", emit_conv("conv", spec, TARGETS[bits]))
-    return kernel([x, weight], [np.empty((batch, length - taps + 1, channels), x.dtype)], cuts)[0]
+    shape = (batch, length - taps + 1, channels)
+    size = math.prod(shape)
+    memory = np.ones(size + 64, x.dtype)
+    found = kernel([x, weight], [memory[:size].reshape(shape)], cuts)[0]
+    np.testing.assert_array_equal(memory[size:], 1, "what follows the result in memory stays")
+    return found
 
 
 @pytest.mark.parametrize("bits", sorted(TARGETS))
@@ -49,6 +55,13 @@ def test_template(bits, word, shape):
     np.testing.assert_allclose(found.astype(np.float64), want, rtol=tolerance, atol=1e-5)
     for again in (run(bits, word, x, weight, range(20)), run(bits, word, x, weight, [1], dynamic=True)):
         assert again.tobytes() == found.tobytes()
+
+
+def test_one_channel():
+    """Less than a vector: nothing is written behind the result."""
+    x, weight = np.ones((1, 3, 1), np.float32), np.ones((1, 1, 1, 2), np.float32)
+    for bits in TARGETS:
+        np.testing.assert_array_equal(run(bits, "f32", x, weight), np.full((1, 2, 1), 2, np.float32))
 
 
 def test_what_has_no_template():

@@ -192,6 +192,7 @@ def test_attention_with_blocks_and_masks(queries: int, kind: str, bits: int) -> 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("queries", [1, 5])
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.quick(12)
 def test_blocks_are_read_as_what_they_decode_to(scheme: str, queries: int, bits: int) -> None:
     """The bits are those of attention to the decoded numbers."""
     for kv_heads in (2, 4):

@@ -76,6 +76,17 @@ def test_forms_of_each_type(dtype: str, width: int) -> None:
             compared(rows_of((3, n), dtype, k), k, dtype, TARGETS[width], order)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_numbers_that_follow_each_other(dtype: str) -> None:
+    """Negative and positive ones that differ in the last bit alone."""
+    ones = np.array([-1, 1], DTYPES[dtype])
+    bits = ones.view(f"u{ones.itemsize}")[:, None] + np.random.default_rng(0).permutation(17).astype(
+        f"u{ones.itemsize}"
+    )
+    for order in ORDERS:
+        compared(bits.view(DTYPES[dtype]), 17, dtype, TARGETS[256], order)
+
+
 SIZES = [
     *((n, k) for n in (1, 2, 15, 16, 33, RANKED - 1, RANKED) for k in {1, n // 2 + 1, n}),
     *((n, k) for n in (RANKED + 1, 255, MANY * CHUNK - 1) for k in (1, 16, n)),

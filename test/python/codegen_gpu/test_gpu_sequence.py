@@ -85,9 +85,14 @@ def test_gated_delta_rule(case: tuple[Any, ...], state: bool) -> None:
 
 @pytest.mark.parametrize(
     ("n", "dtype", "state"),
-    [(1, "f32", True), (32, "f16", False), (33, "f32", True), (64, "bf16", True), (128, "bf16", True)],
+    [
+        pytest.param(1, "f32", True, marks=pytest.mark.slow),
+        pytest.param(32, "bf16", False, marks=pytest.mark.wide),
+        pytest.param(33, "f32", True, marks=pytest.mark.wide),
+        (64, "f16", True),  # of two warps, which give each other their sums
+        pytest.param(128, "bf16", True, marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.quick(1)
 def test_prompts_go_in_chunks(n: int, dtype: str, state: bool) -> None:
     """Whole chunks, a part of one at the end, and a chunk with a decay above one."""
     calls = [(0, PROMPT, False), (1, PROMPT, False), (2, PROMPT + 5, True)]

@@ -172,6 +172,7 @@ def test_models_of_each_family_have_adapters(tmp_path: Path, architecture: str) 
     np.testing.assert_allclose(model.logits(TOKENS), wanted, atol=1e-4 * np.abs(wanted).max())
 
 
+@pytest.mark.wide
 def test_generation_with_an_adapter_is_greedy_by_its_logits(tiny_llama: Path, written: Path) -> None:
     """Prompts and single tokens go through both modules."""
     model = load_model(tiny_llama, lora=written, activations="exact")

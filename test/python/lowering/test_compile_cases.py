@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from compile_harness import Program, Ways, check, compile_fresh, every, integers, normal, scaled, templates_of
 
-from rlx_mlir import Executable, GraphModule, Value, emit, formats, interpret
+from rlx_mlir import Artifact, Executable, GraphModule, Value, emit, formats, interpret
 
 
 def everywhere(
@@ -325,14 +326,21 @@ def kernels_of_every_class(activations: str) -> Program:
     return p
 
 
+@cache
+def artifact_of_every_class(activations: str, *disabled: str) -> Artifact:
+    """What it compiles to, which several tests run."""
+    module = kernels_of_every_class(activations).finish()
+    return compile_fresh(module, activations=activations, disable_templates=disabled).artifact
+
+
 @pytest.mark.parametrize("activations", ["exact", "int8"])
 @pytest.mark.quick(1)
 def test_threads_do_not_change_bits(activations: str) -> None:
     p = kernels_of_every_class(activations)
-    module = p.finish()
+    p.finish()
     inputs, params = p.values({"b": 3, "s": 37})
-    for options in ({}, {"disable_templates": ("all",)}):
-        artifact = compile_fresh(module, activations=activations, **options).artifact
+    for disabled in ((), ("all",)):
+        artifact = artifact_of_every_class(activations, *disabled)
         results = []
         for threads in (1, 2, 3):
             executable = Executable(artifact, threads=threads)
@@ -347,7 +355,8 @@ def test_threads_do_not_change_bits(activations: str) -> None:
 def test_batches_and_chunks_do_not_change_bits(activations: str) -> None:
     """An item of a batch gives what it gives alone, and a prompt in chunks what it gives at once."""
     p = kernels_of_every_class(activations)
-    executable = compile_fresh(p.finish(), threads=2, activations=activations)
+    p.finish()
+    executable = Executable(artifact_of_every_class(activations), threads=2)
     assert "generic" not in templates_of(executable).values()
     inputs, params = p.values({"b": 5, "s": 19})
     executable.set_params(params)

@@ -76,6 +76,7 @@ def recurrent_inputs(steps: int, batch: int = 3) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("steps", [0, 1, 2, 7, 100])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.quick(20)
 def test_a_recurrent_network(steps: int, threads: int, reverse: bool) -> None:
     given = recurrent_inputs(steps)
     found = check(recurrent(reverse=reverse), given, threads=threads)

@@ -325,7 +325,9 @@ def read_beside(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:
 
 
 def read_by_a_loop(m: GraphModule, x: Value, start: Value) -> Value:
-    return m.while_loop(lambda state: m.compare("lt", m.max(state), 3.0), lambda state: m.tanh(state @ x), start, limit=3)
+    return m.while_loop(
+        lambda state: m.compare("lt", m.max(state), 3.0), lambda state: m.tanh(state @ x), start, limit=3
+    )
 
 
 def read_by_a_loop_later(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:

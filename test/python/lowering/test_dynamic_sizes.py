@@ -12,6 +12,7 @@ import pytest
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.errors import InputError
+from rlx_mlir.lowering.plan import ATTENTION_FACTOR, PRODUCTS_PER_BYTE
 
 Shapes = dict[str, list[int | str]]
 Build = Callable[[GraphModule, dict[str, Any]], Any]
@@ -154,3 +155,22 @@ def test_sizes_that_have_to_be_divisible(
         np.testing.assert_allclose(compiled.run(given)["y"], interpret(module, given)["y"], rtol=1e-4, atol=1e-5)
     with pytest.raises(InputError, match=message):
         compiled.run(ones(shapes, a=bad))
+
+
+def work_of(module: GraphModule) -> Any:
+    """The terms of the one call's work: (coefficient, numbers of symbols)."""
+    ((*_, work),) = rlx.compile(module, cache=False).artifact.calls
+    return work
+
+
+def test_work_of_products_and_attention() -> None:
+    """What decides whether threads are worth their start."""
+    module = built({"x": ["n", 64], "w": [64, 96]}, lambda m, v: m.matmul(v["x"], v["w"]))
+    assert work_of(module) == [(64 * 96, []), (64 * 96 // PRODUCTS_PER_BYTE, [0])]
+    options: Any = {"num_heads": 3, "num_kv_heads": 3, "head_dim": 8, "layout": "bhsd", "mask_kind": "none"}
+    shapes: Shapes = {"q": [2, 3, "s", 8], "k": [2, 3, "t", 8]}
+    module = built(shapes, lambda m, v: m.attention(v["q"], v["k"], v["k"], **options))
+    assert work_of(module) == [(2 * 3 * 8 * ATTENTION_FACTOR, [0, 1])]
+    shapes = {"x": [2, 3, "s", 8]}
+    module = built(shapes, lambda m, v: m.attention(v["x"], v["x"], v["x"], **options))
+    assert work_of(module) == [(2 * 3 * 8 * ATTENTION_FACTOR, [0, 0])]

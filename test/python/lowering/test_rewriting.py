@@ -176,6 +176,7 @@ def test_an_exception_in_a_pattern_names_pattern_operation_and_location(register
         run_pipeline(parse(), f"func.func({name})")
     message = str(caught.value)
     assert message.startswith(f"pass '{name}': ")
+    assert "error: " not in message, "that goes without saying; 'note: ' doesn't"
     assert "'mir.exp' in block 'second' (model.py:8): pattern 'divide': ZeroDivisionError: by zero" in message
     assert caught.value.pass_name == name
     assert isinstance(caught.value.__cause__, RewriteError)

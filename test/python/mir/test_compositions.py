@@ -33,6 +33,7 @@ def drawn(name: str, seed: int) -> Draft | None:
 
 @pytest.mark.parametrize("name", sorted(COMPOSITIONS))
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.quick(96)
 def test_compositions_mean_the_same(name: str, seed: int) -> None:
     draft = drawn(name, seed)
     if draft is None:

@@ -24,8 +24,11 @@ def _rows(width: int, dtype: str, numbers: tuple[float, ...] | None = None) -> n
     return np.repeat(column[:, None], width, axis=1)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    # Results of 16 bits have no trace of the rounding of a mean in f32.
+    "dtype",
+    ["f32", *(pytest.param(name, marks=pytest.mark.wide) for name in ("f16", "bf16"))],
+)
 def test_norms_of_constant_rows_are_beta(dtype: str) -> None:
     p = Program("mir")
     inputs: dict[str, np.ndarray] = {}

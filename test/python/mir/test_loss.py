@@ -82,6 +82,7 @@ def test_with_symbols() -> None:
 
 @pytest.mark.parametrize("element", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("features", ["", "+sse4.2,+avx2,+fma,+f16c"])
+@pytest.mark.quick(6)
 def test_template(element: str, features: str) -> None:
     """Numbers of classes around vectors and blocks of sums, rows that aren't finite, labels beyond both ends."""
     dtype = DTYPES[element]

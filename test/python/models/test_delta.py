@@ -345,6 +345,7 @@ def test_many_at_a_time_have_the_texts_of_each(model: Model) -> None:
         assert (alone.read(), alone.ids) == (generation.text, generation.ids)
 
 
+@pytest.mark.wide
 def test_a_bundle_has_all_modules(model: Model, tmp_path: Path) -> None:
     report = model.save_bundle(tmp_path / "m.rlx")
     assert set(report.modules) == set(decoder.SHAPES)

@@ -126,6 +126,7 @@ def test_example_of_smollm2(tmp_path: Path) -> None:
     assert list(map(int, done.stdout.split())) == list(generation.ids)
 
 
+@pytest.mark.wide
 def test_examples_under_valgrind(tmp_path: Path) -> None:
     """No leak, no memory that isn't theirs; valgrind knows no more than AVX2."""
     valgrind = shutil.which("valgrind")

@@ -45,7 +45,9 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
 
 
-@pytest.mark.parametrize("name", workloads.WORKLOADS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.wide] * (name in ALIKE)) for name in workloads.WORKLOADS]
+)
 @pytest.mark.quick(3)
 def test_the_graph_is_the_reference(name: str) -> None:
     workload = workloads.WORKLOADS[name]()

@@ -98,6 +98,7 @@ def test_wrong_requests(tiny_llama: Path, words: tuple[str, ...], text: str) -> 
     assert result.stdout == ""
 
 
+@pytest.mark.wide
 def test_drafts_give_the_same_text(tiny_llama: Path) -> None:
     words = (tiny_llama, "the cat sat on the cat sat on the", "--greedy", "--max-tokens", "24")
     plain = generated(*words)

@@ -197,7 +197,7 @@ class _FewRows:
         self.weights = product.program.accumulators
         wide = wide_type(product.element)
         self.columns = PANEL_ROWS if transposed else FEW_VECTORS * target.lanes(wide)
-        waiting = self.columns * self.weights * max(product.rows or 0, 1) * ELEMENT_BITS[wide]
+        waiting = self.columns * self.weights * (product.rows or 1) * ELEMENT_BITS[wide]
         self.together = 0 if transposed else max(1, FEW_BYTES * 8 // waiting)
 
     def units(self, em: Emitter, values: list[Value]) -> Index:
