@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
+import mmap
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
@@ -44,6 +46,26 @@ Shape: TypeAlias = tuple[Any, ...]
 
 #: Where empty arrays are said to be: numpy gives some of them no address, and nothing is read there.
 _NOWHERE = np.zeros(64, np.uint8)
+
+
+#: Bytes from which on zeros are pages of their own, and from which on these are large ones, as numpy has them.
+_MAPPED, _HUGE = 1 << 17, 1 << 22
+
+
+def _mapped_zeros(size: int) -> mmap.mmap:
+    """Pages of zeros, which the system takes back when they go.
+
+    What an allocator keeps for later isn't zero: it would be written at once, and never given back. Raises MemoryError
+    where the system gives none.
+    """
+    try:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{size} bytes of zeros: {error}") from None
+    if size >= _HUGE:
+        with contextlib.suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
 
 
 def empty_aligned(shape: Sequence[int], dtype: np.dtype) -> Array:
@@ -217,7 +239,10 @@ class Executable(checks.Unpicklable):
         On CPUs, data starts at a multiple of 64 bytes, and memory of large arrays is taken when it is first written.
         """
         shape, dtype = checks.sizes("shape", shape), checks.element_type("dtype", dtype)
-        raw = np.zeros(math.prod(shape) * dtype.itemsize + 64, np.uint8)
+        size = math.prod(shape) * dtype.itemsize
+        if size >= _MAPPED:
+            return np.ndarray(shape, dtype, _mapped_zeros(size))
+        raw = np.zeros(size + 64, np.uint8)
         return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
 
     @located
