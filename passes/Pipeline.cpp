@@ -251,7 +251,14 @@ static LogicalResult runOpt(int argc, char **argv, DialectRegistry &registry,
     llvm::errs() << input << ": error: " << message << "\n";
     return failure();
   }
-  if (failed(MlirOptMain(target->os(), std::move(source), registry, config)))
+  LogicalResult result = MlirOptMain(target->os(), std::move(source), registry, config);
+  target->os().flush();
+  if (std::error_code error = target->os().error()) {
+    target->os().clear_error(); // which would end the process
+    llvm::errs() << output << ": error: the output can't be written: " << error.message() << "\n";
+    return failure();
+  }
+  if (failed(result))
     return failure();
   target->keep();
   return success();

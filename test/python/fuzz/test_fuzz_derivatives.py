@@ -15,7 +15,7 @@ from rlx_mlir.autodiff.registry import Same
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.fuzz import campaign, derivatives
 from rlx_mlir.fuzz.campaign import Plan
-from rlx_mlir.fuzz.cases import Case, case_of, random_case
+from rlx_mlir.fuzz.cases import GENERATORS, Case, case_of, random_case
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.mir.registry import BATCHING, JVPS, REFERENCES, VJPS
 
@@ -145,9 +145,20 @@ def test_what_is_steep_at_one_place_alone_is_no_finding() -> None:
     assert message(case) == ("ok", "")
 
 
-def test_rounding_is_no_finding() -> None:
+#: Operations that came after the cases below were found: what is drawn depends on the operations that there are.
+LATER = {"mir.gelu_slope"}
+
+
+def found_case(monkeypatch: pytest.MonkeyPatch, number: int) -> Case:
+    """A case of seed 2615, as it was drawn when it was found."""
+    for name in LATER:
+        monkeypatch.delitem(GENERATORS, name)
+    return random_case(2615, number)[0]
+
+
+def test_rounding_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer whose scores are so large that rounding them decides which of two keys a softmax takes."""
-    case = random_case(2615, 6849)[0]
+    case = found_case(monkeypatch, 6849)
     assert "mir.fused_transformer_layer" in case.module.to_text()
     assert derivatives.check(case)["status"] == "ok"
 
@@ -169,9 +180,9 @@ def test_what_has_no_rule_takes_nothing_from_other_outputs(monkeypatch: pytest.M
     assert message(case)[0] == "derivative"
 
 
-def test_slices_of_nothing_are_drawn() -> None:
+def test_slices_of_nothing_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A case that had a slice of one element of a dimension without any, which no builder takes."""
-    assert "mir.dynamic_slice" in random_case(2615, 9524)[0].module.to_text()
+    assert "mir.dynamic_slice" in found_case(monkeypatch, 9524).module.to_text()
 
 
 def test_twenty_random_cases_are_right() -> None:

@@ -40,6 +40,10 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
 UNARY = {
     "gelu": lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))),
     "gelu_approx": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "gelu_slope": lambda x: (
+        0.5 * (1 + math.erf(x / math.sqrt(2)))
+        + (x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi) if math.isfinite(x) else 0)
+    ),
     "silu": lambda x: x / (1 + math.exp(-x)),
     "relu": lambda x: x if x > 0 else 0.0,
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),

@@ -17,7 +17,7 @@ from rlx_mlir.codegen.gpu import epilogue
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, pointer
 from rlx_mlir.dialects import mir
 from rlx_mlir.fuzz.operations import GENERATORS
-from rlx_mlir.lowering import fuse, groups, outline
+from rlx_mlir.lowering import functions, fuse, groups, outline
 from rlx_mlir.mir import COMPOSITIONS, COSTS, DIM_RULES, PREPARE_ONLY, REFERENCES, TERMINATORS, TO_LINALG, ranges
 from rlx_mlir.mir.functions import FUNCTIONS
 from rlx_mlir.mir.registry import PLANNED
@@ -37,16 +37,16 @@ REGISTERED = frozenset({"mir.custom", "mir.custom_fn"})
 GENERIC = frozenset(
     f"mir.{word}"
     for word in (
-        *("dequant_matmul_scaled", "dim", "if", "iota", "scan", "while"),
+        *("dequant_matmul_scaled", "dim", "if", "scan", "while"),
         *("dynamic_slice", "dynamic_update_slice", "reshape"),
         *("quantize", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq"),
         *("fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "q_conv2d"),
-        *("pool", "max_pool2d_backward", "resize_nearest_2x"),
+        *("max_pool2d_backward", "resize_nearest_2x"),
         *("conv_transpose2d", "conv2d_backward_input", "conv2d_backward_weight"),
-        *("group_norm", "group_norm_backward_input", "group_norm_backward_gamma"),
+        *("group_norm_backward_input", "group_norm_backward_gamma"),
         *("dot_general", "scatter_add", "dequant_moe_weights"),
         *("complex", "real", "imag", "conjugate", "complex_norm_sq", "complex_norm_sq_backward"),
-        *("selective_scan", "gaussian_splat_prepare", "gaussian_splat_rasterize"),
+        *("gaussian_splat_prepare", "gaussian_splat_rasterize"),
         "gaussian_splat_render_backward",
     )
 )
@@ -66,7 +66,9 @@ def kernel_class(name: str) -> str:
         module = ir.Module.parse(example(name))
         run_pipeline(module, "builtin.module(mir-outline-kernels)")
         operations = [op.operation for op in module.body.operations]
-        return " ".join(str(op.attributes[outline.CLASS].value) for op in operations if outline.CLASS in op.attributes)
+        return " ".join(
+            str(op.attributes[functions.CLASS].value) for op in operations if functions.CLASS in op.attributes
+        )
 
 
 def lowers(name: str) -> bool:

@@ -285,6 +285,17 @@ def test_a_full_disk_is_one_line() -> None:
     )
 
 
+@pytest.mark.parametrize("arguments", [(), ("-o", "/dev/full")], ids=["stdout", "file"])
+def test_a_full_disk_under_rlx_opt(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "m.mlir").write_text("func.func private @f()", encoding="utf-8")
+    command = [sys.executable, "-m", "rlx_mlir.tools.opt", str(tmp_path / "m.mlir"), *arguments]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    name = "/dev/full" if arguments else "-"
+    assert result.returncode == 1
+    assert result.stderr == f"{name}: error: the output can't be written: No space left on device\n"
+
+
 def test_docstrings_may_be_dropped(tmp_path: Path) -> None:
     """`python -OO` has none: passes and operations are there all the same."""
     kind = "tensor<2xf32>"
