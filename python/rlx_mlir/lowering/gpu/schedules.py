@@ -18,13 +18,13 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, by_rows
 from rlx_mlir.codegen.row_graph import RowProgram
-from rlx_mlir.codegen.specs import BroadcastSpec
+from rlx_mlir.codegen.specs import BroadcastSpec, MoveSpec
 from rlx_mlir.codegen.specs.products import need_bytes
 from rlx_mlir.errors import InputError
 from rlx_mlir.lowering.functions import argument_attributes, entry_function, kernel_class
 from rlx_mlir.lowering.gpu.build import KERNELS, gpu_module
 from rlx_mlir.lowering.groups import BROADCASTS
-from rlx_mlir.lowering.kernel_specs import READERS, Spec, read_broadcast, read_rows
+from rlx_mlir.lowering.kernel_specs import READERS, Spec, read_broadcast, read_move, read_rows
 from rlx_mlir.lowering.kernels import kernel_name, replace_kernels
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.tuning.choices import Chosen, read_choices
@@ -161,11 +161,25 @@ def _gemm_portable(request: Request) -> DeviceKernel:
 def _read_rows(name: str, kernel: ir.AnyOp) -> RowProgram | BroadcastSpec:
     """A kernel of class rows; what is element-wise, but of types that rows don't have, is read as one of class
     broadcast."""
-    ops = [op for op in operations(kernel) if op.name.startswith("mir.") and op.name != "mir.constant"]
+    ops = _computed(kernel)
     values = [value for op in ops for value in (*op.operands, *op.results)]
     if {op.name for op in ops} <= BROADCASTS and any(_element(value) not in _ROW_TYPES for value in values):
         return read_broadcast(name, kernel)
     return read_rows(name, kernel)
+
+
+def _read_broadcast(name: str, kernel: ir.AnyOp) -> MoveSpec | BroadcastSpec:
+    """A kernel of class broadcast; an expansion alone is read as one of class move."""
+    is_move = [op.name for op in _computed(kernel)] == ["mir.expand"]
+    return read_move(name, kernel) if is_move else read_broadcast(name, kernel)
+
+
+def _computed(kernel: ir.AnyOp) -> list[ir.AnyOp]:
+    return [op for op in operations(kernel) if op.name.startswith("mir.") and op.name != "mir.constant"]
+
+
+def _broadcast(request: Request) -> DeviceKernel:
+    return _emit("copies" if isinstance(request.spec, MoveSpec) else "broadcast")(request)
 
 
 def _element(value: ir.Value) -> str:
@@ -213,7 +227,7 @@ SCHEDULES: dict[str, tuple[Schedule, ...]] = {
     "top_k": (_emit("top_k", constants=False), _emit("sort", constants=False)),
     "sample": (_emit("sample", constants=False),),
     "gather": (_emit("gather"),),
-    "broadcast": (_emit("broadcast"),),
+    "broadcast": (_broadcast,),
     "conv2d": (_emit("conv2d"),),
     "reduce": (_emit("reduce"),),
     "scan": (_emit("scan"),),
@@ -262,7 +276,7 @@ def select_schedule(
     """The kernel of the first schedule that covers it; UnsupportedByTemplate with all reasons where none does."""
     if kind not in SCHEDULES:
         raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no schedule")
-    read = _read_rows if kind == "rows" else READERS[kind]
+    read = {"rows": _read_rows, "broadcast": _read_broadcast}.get(kind, READERS[kind])
     chosen = Chosen(name, choices)
     request = Request(name, read(name, kernel), chip, constants, chosen)
     reasons = []
