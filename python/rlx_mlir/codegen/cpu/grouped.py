@@ -46,8 +46,9 @@ CHUNK = 96
 FEW = 4
 """Rows of x from which on copying pays: fewer wait for memory anyway."""
 
-STEPS = 4
-"""Rows of a weight that few rows are multiplied with at once."""
+STEPS = {32: 12, 16: 8}
+"""Rows of a weight that few rows are multiplied with at once, by registers of vectors: sums are read and written for
+each."""
 
 AHEAD = 32
 """Rows of a weight that are asked for before they are read: each is in another page, where nothing foresees them."""
@@ -103,6 +104,7 @@ class _Grouped:
         self.type, self.lanes = target.vector("f32"), target.lanes("f32")
         # Sums, weights and one number fit the registers.
         many = target.registers == 32
+        self.steps = STEPS[32 if many else 16]
         self.vectors = 4 if many else 2
         self.sizes: tuple[int, ...] = (6, 4, 2, 1) if many else (6, 2, 1)
         self.columns = self.vectors * self.lanes
@@ -184,8 +186,8 @@ class _Grouped:
                             total = self.target.fma(em, factor, self._weight(expert, k.iv + i, first + j.iv), total)
                         em.vstore(total, self.sums, [row.iv, j.iv])
 
-        whole = self.k - self.k % STEPS
-        steps(0, whole, STEPS)
+        whole = self.k - self.k % self.steps
+        steps(0, whole, self.steps)
         steps(whole, self.k, 1)
 
     def _copy_weight(self, expert: Index, depths: tuple[Index, Index], first: Index, tiles: Index) -> None:
