@@ -185,8 +185,8 @@ NUMBERS = (
     fault(
         "roundings-left-out",
         "lowering/kernel_body.py",
-        '    if element not in ("f16", "bf16") or op.name in EXACT or keeps_wide(op):',
-        "    if element or op.name in EXACT or keeps_wide(op):",
+        '    if element not in ("f16", "bf16") or op.name in _EXACT or keeps_wide(op):',
+        "    if element or op.name in _EXACT or keeps_wide(op):",
         "rlx fuzz graphs --seed 5 --count 20 --op mir.add --op mir.mul",
     ),
     fault(

@@ -11,7 +11,7 @@ from rlx_mlir.lowering.functions import memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, shape_of
 from rlx_mlir.rewriting import operations
 
-__all__ = ["EXACT", "body_of", "buffer_of", "constant_number", "element_name", "known_sizes", "rounding_of"]
+__all__ = ["body_of", "buffer_of", "constant_number", "element_name", "known_sizes", "rounding_of"]
 
 
 def body_of(kernel: ir.AnyOp) -> tuple[list[ir.AnyOp], list[ir.Value]]:
@@ -44,7 +44,7 @@ def constant_number(op: ir.AnyOp) -> float:
 
 
 #: Operations whose results have no more digits than their operands.
-EXACT = frozenset(
+_EXACT = frozenset(
     f"mir.{word}"
     for word in (
         *("neg", "abs", "relu", "max", "min", "round", "where"),
@@ -60,7 +60,7 @@ def rounding_of(op: ir.AnyOp) -> str:
     says that they may stay wide (see `mir-keep-wide`).
     """
     element = element_name(op.results[0])
-    if element not in ("f16", "bf16") or op.name in EXACT or keeps_wide(op):
+    if element not in ("f16", "bf16") or op.name in _EXACT or keeps_wide(op):
         return ""
     return element if any(use.owner.name != "func.return" for use in op.results[0].uses) else ""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from covering import products
@@ -18,21 +17,10 @@ from rlx_mlir.codegen.cpu.broadcast import UNIT, configure_broadcast, emit_broad
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.specs import BroadcastSpec, BroadcastStep
+from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.mir.elementwise import cast
 
-DTYPES: dict[str, Any] = {
-    "f64": np.float64,
-    "f32": np.float32,
-    "f16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "i8": np.int8,
-    "i16": np.int16,
-    "i32": np.int32,
-    "i64": np.int64,
-    "ui8": np.uint8,
-    "ui16": np.uint16,
-    "ui32": np.uint32,
-}
+WORDS = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32")
 Dims = tuple[Any, ...]
 #: Sizes of symbols: none, one, odd, vectors and their neighbours, and units and theirs.
 SIZES = ((0, 3), (3, 0), (1, 1), (3, 7), (2, 16), (5, 33), (2, 65), (1, UNIT // 4 + 1), (700, 5))
@@ -70,7 +58,7 @@ def run(spec: BroadcastSpec, target: Target, given: list[np.ndarray], wanted: li
             ((7, 40), (7, 1), (7, 40)),
             ((), (), ()),
         ],
-        list(DTYPES),
+        list(WORDS),
         sorted(TARGETS),
         meeting=1,
     ),
@@ -103,7 +91,7 @@ def test_comparisons_are_bytes(kind: str, dtype: str) -> None:
     )
     rng = np.random.default_rng(0)
     x, y = (rng.integers(0, 250, (5, 12)) % 5 * 51 for _ in range(2))
-    x, y = (v.astype(np.bool_ if dtype == "i1" else DTYPES[dtype]) for v in (x, y))
+    x, y = (v.astype(DTYPES[dtype]) for v in (x, y))
     if "f" in dtype:
         x[0, :3] = np.nan
     functions = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}
@@ -120,7 +108,7 @@ HARD += [1 + 2.0**-8 + 2.0**-40, 65535.5, 65536.0, 2.0**31 - 1, 2.0**31, 2.0**32
 HARD += [3.4e38, 1e39, 1e300, np.inf, np.nan]
 WHOLE = [0, 1, -1, 127, 128, -128, -129, 255, 256, 257, 259, 32767, 32768, 65535, 65537, 2**24 + 1, 2**31 - 1, 2**31]
 WHOLE += [-(2**31), 2**32 - 1, 2**53 + 1, 2**63 - 1, -(2**63), 2**40 + 2**32 + 1]
-CONVERTED = {**DTYPES, "i1": np.bool_, "f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2}
+CONVERTED = {word: DTYPES[word] for word in (*WORDS, "i1", "f8E4M3FN", "f8E5M2")}
 
 
 def hard(source: str) -> np.ndarray:
@@ -207,7 +195,7 @@ def test_positions_of_static_sizes() -> None:
 
 @pytest.mark.parametrize("dtype", ["i8", "ui8", "i64", "f64", "bf16", "i1"])
 def test_copies_that_repeat(dtype: str) -> None:
-    kind = np.bool_ if dtype == "i1" else DTYPES[dtype]
+    kind = DTYPES[dtype]
     spec = BroadcastSpec(
         (type_of(("a", 1, "b"), dtype), "memref<?xf32>"),
         type_of(("a", "c", "b"), dtype),

@@ -33,6 +33,7 @@ __all__ = [
     "line_columns",
     "need_floats",
     "needed_tiles",
+    "one_or_many",
     "row_blocks",
     "row_count",
     "row_tiles",
@@ -240,6 +241,19 @@ def row_tiles(
         with _guarded(em, done, count, size) as first:
             tile(first, size)
         done = done + count * size
+
+
+def one_or_many(em: Emitter, steps: Index, one: Callable[[], None] | None, many: Callable[[Index], None]) -> None:
+    """Code for a single step, where there is any, and for other numbers of steps: of both where it isn't known here."""
+    if one is None or (isinstance(steps, int) and steps != 1):
+        many(steps)
+    elif isinstance(steps, int):
+        one()
+    else:
+        with em.if_(em.cmpi("eq", steps, 1)) as branch:
+            one()
+            branch.else_()
+            many(steps)
 
 
 def needed_tiles(sizes: Sequence[int], counts: Iterable[int]) -> tuple[int, ...]:

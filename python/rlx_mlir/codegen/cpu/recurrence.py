@@ -31,7 +31,7 @@ from rlx_mlir.codegen.specs.sequence import RecurrenceSpec
 
 from . import UnsupportedByTemplate
 from .attention_decode import sum_each
-from .kernel import Scratch, add_products, write_kernel
+from .kernel import Scratch, add_products, one_or_many, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target, rounded
 
@@ -145,15 +145,7 @@ class _Recurrence:
             self.b, self.h = head // heads, head % heads
             self.j = unit.iv % self.groups * self.columns
             self.left = self.n - self.j
-            if not self._reads_in_place or (isinstance(steps, int) and steps != 1):
-                self._run(steps)
-            elif isinstance(steps, int):
-                self._single_step()
-            else:
-                with em.if_(em.cmpi("eq", steps, 1)) as branch:
-                    self._single_step()
-                    branch.else_()
-                    self._run(steps)
+            one_or_many(em, steps, self._single_step if self._reads_in_place else None, self._run)
 
     @property
     def _reads_in_place(self) -> bool:

@@ -23,7 +23,7 @@ from rlx_mlir.codegen.specs.sequence import StateSpaceSpec
 
 from . import UnsupportedByTemplate
 from .attention_decode import sum_each
-from .kernel import Scratch, write_kernel
+from .kernel import Scratch, one_or_many, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target, rounded
 
@@ -106,15 +106,7 @@ class _StateSpace:
         with em.loop(begin, end, hint="unit") as unit:
             self.item, self.first = unit.iv // blocks, unit.iv % blocks * self.lanes
             self.left = em.imin(channels - self.first, self.lanes)
-            if not in_place or (isinstance(steps, int) and steps != 1):
-                self._run(steps)
-            elif isinstance(steps, int):
-                self._single_step()
-            else:
-                with em.if_(em.cmpi("eq", steps, 1)) as branch:
-                    self._single_step()
-                    branch.else_()
-                    self._run(steps)
+            one_or_many(em, steps, self._single_step if in_place else None, self._run)
 
     def _single_step(self) -> None:
         source, target = (_States(self.buffers[name], (self.item,), self.first) for name in ("state", "state_out"))
