@@ -91,6 +91,9 @@ llvm::FailureOr<llvm::SmallVector<int64_t>>
 inferConvShape(std::optional<mlir::Location> location, llvm::StringRef op, mlir::RankedTensorType x,
                mlir::RankedTensorType weight, const ConvGeometry &geometry);
 
+/// Checks that the scheme of a packed weight holds integers, which integer products need.
+llvm::LogicalResult verifyHoldsIntegers(mlir::Operation *op, mlir::RankedTensorType weight);
+
 } // namespace rlx::mir
 
 #endif // RLX_DIALECTS_MIR_H

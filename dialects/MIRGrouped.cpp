@@ -7,13 +7,14 @@
 using namespace mlir;
 using namespace rlx::mir;
 
-/// Checks that `expert` numbers the rows of `x`; gives how many there are.
+/// Checks that `expert` numbers the rows of an operand; gives how many there are.
 static FailureOr<int64_t> checkExperts(std::optional<Location> location, StringRef op,
-                                       RankedTensorType x, RankedTensorType expert) {
+                                       StringRef name, RankedTensorType x,
+                                       RankedTensorType expert) {
   FailureOr<int64_t> rows = joinSizes(x.getDimSize(0), expert.getDimSize(0));
   if (failed(rows)) // C3
     return inferError(location, op, "expects 'expert' to have an entry for each of the ",
-                      x.getDimSize(0), " rows of 'x', but got ", expert.getDimSize(0));
+                      x.getDimSize(0), " rows of '", name, "', but got ", expert.getDimSize(0));
   return rows;
 }
 
@@ -35,7 +36,7 @@ LogicalResult GroupedMatmulOp::inferReturnTypes(MLIRContext *, std::optional<Loc
   if (!sizesAgree(x->getDimSize(1), weight->getDimSize(1))) // C2
     return inferError(location, op, "expects 'x' and 'weight' to have the same k, but got ",
                       x->getDimSize(1), " and ", weight->getDimSize(1));
-  FailureOr<int64_t> rows = checkExperts(location, op, *x, *expert);
+  FailureOr<int64_t> rows = checkExperts(location, op, "x", *x, *expert);
   if (failed(rows))
     return failure();
   if (weight->getDimSize(0) == 0 && *rows > 0) // C4
@@ -67,34 +68,58 @@ packedType(std::optional<Location> location, StringRef op, Type type) {
   return std::pair(*weight, packed);
 }
 
+/// The type [m, n] of products of rows, an operand of the given name and type, with packed experts;
+/// `element` is that of the result, or that of the rows where it is none.
+static LogicalResult inferPackedExperts(std::optional<Location> location, StringRef op,
+                                        StringRef name, ArrayRef<Type> operands,
+                                        IntegerAttr experts, Type element,
+                                        SmallVectorImpl<Type> &results) {
+  FailureOr<RankedTensorType> x = tensorType(location, op, name, operands[0]);
+  FailureOr<RankedTensorType> expert = tensorType(location, op, "expert", operands[2]);
+  auto weight = packedType(location, op, operands[1]);
+  if (failed(x) || failed(weight) || failed(expert) ||
+      failed(requireAttributes(location, op, {{"experts", experts}})))
+    return failure();
+  if (x->getRank() != 2 || expert->getRank() != 1) // C1
+    return inferError(location, op, "expects '", name,
+                      "' to have two dimensions and 'expert' one, but their ranks are ",
+                      x->getRank(), " and ", expert->getRank());
+  auto [type, packed] = *weight;
+  if (!sizesAgree(x->getDimSize(1), packed.getK())) // C2
+    return inferError(location, op, "expects the last dimension of '", name,
+                      "' to be the k of 'weight', ", packed.getK(), ", but got ", x->getDimSize(1));
+  FailureOr<int64_t> rows = checkExperts(location, op, name, *x, *expert);
+  if (failed(rows))
+    return failure();
+  FailureOr<int64_t> columns = expertRows(location, op, type, packed, experts.getInt()); // C4
+  if (failed(columns))
+    return failure();
+  results.push_back(
+      RankedTensorType::get({*rows, *columns}, element ? element : x->getElementType()));
+  return success();
+}
+
 LogicalResult DequantGroupedMatmulOp::inferReturnTypes(MLIRContext *,
                                                        std::optional<Location> location,
                                                        Adaptor adaptor,
                                                        SmallVectorImpl<Type> &results) {
-  StringRef op = getOperationName();
-  FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
-  FailureOr<RankedTensorType> expert =
-      tensorType(location, op, "expert", adaptor.getExpert().getType());
-  auto weight = packedType(location, op, adaptor.getWeight().getType());
-  if (failed(x) || failed(weight) || failed(expert) ||
-      failed(requireAttributes(location, op, {{"experts", adaptor.getExpertsAttr()}})))
-    return failure();
-  if (x->getRank() != 2 || expert->getRank() != 1) // C1
-    return inferError(location, op,
-                      "expects 'x' to have two dimensions and 'expert' one, but their ranks are ",
-                      x->getRank(), " and ", expert->getRank());
-  auto [type, packed] = *weight;
-  if (!sizesAgree(x->getDimSize(1), packed.getK())) // C2
-    return inferError(location, op, "expects the last dimension of 'x' to be the k of 'weight', ",
-                      packed.getK(), ", but got ", x->getDimSize(1));
-  FailureOr<int64_t> rows = checkExperts(location, op, *x, *expert);
-  if (failed(rows))
-    return failure();
-  FailureOr<int64_t> columns = expertRows(location, op, type, packed, adaptor.getExperts()); // C4
-  if (failed(columns))
-    return failure();
-  results.push_back(RankedTensorType::get({*rows, *columns}, x->getElementType()));
-  return success();
+  return inferPackedExperts(
+      location, getOperationName(), "x",
+      {adaptor.getX().getType(), adaptor.getWeight().getType(), adaptor.getExpert().getType()},
+      adaptor.getExpertsAttr(), Type(), results);
+}
+
+LogicalResult GroupedBlockDotOp::inferReturnTypes(MLIRContext *context,
+                                                  std::optional<Location> location, Adaptor adaptor,
+                                                  SmallVectorImpl<Type> &results) {
+  return inferPackedExperts(
+      location, getOperationName(), "q",
+      {adaptor.getQ().getType(), adaptor.getWeight().getType(), adaptor.getExpert().getType()},
+      adaptor.getExpertsAttr(), Float32Type::get(context), results);
+}
+
+LogicalResult GroupedBlockDotOp::verify() { // C5
+  return verifyHoldsIntegers(*this, getWeight().getType());
 }
 
 LogicalResult DequantMoeWeightsOp::inferReturnTypes(MLIRContext *context,

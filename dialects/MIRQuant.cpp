@@ -183,12 +183,16 @@ LogicalResult BlockDotOp::inferReturnTypes(MLIRContext *context, std::optional<L
                             adaptor.getWeight().getType(), Float32Type::get(context), results);
 }
 
-LogicalResult BlockDotOp::verify() {
-  auto packed = cast<PackedAttr>(getWeight().getType().getEncoding());
-  if (!packed.hasIntegers()) // C2
-    return emitOpError("expects 'weight' to hold integers, but its scheme is ")
+LogicalResult rlx::mir::verifyHoldsIntegers(Operation *op, RankedTensorType weight) {
+  auto packed = cast<PackedAttr>(weight.getEncoding());
+  if (!packed.hasIntegers())
+    return op->emitOpError("expects 'weight' to hold integers, but its scheme is ")
            << packed.getScheme();
   return success();
+}
+
+LogicalResult BlockDotOp::verify() { // C2
+  return verifyHoldsIntegers(*this, getWeight().getType());
 }
 
 //===----------------------------------------------------------------------===//

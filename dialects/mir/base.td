@@ -292,4 +292,7 @@ class MIR_Op<string mnemonic, list<Trait> traits = []>
 class MIR_InferredOp<string mnemonic, list<Trait> traits = []>
     : MIR_Op<mnemonic, !listconcat([InferTypeOpAdaptor], traits)>;
 
+/// What rows are quantised to: 8, 15 or 22 bits.
+def MIR_BlockIntegers : MIR_DenseOf<AnyTypeOf<[I8, I16, I32]>>;
+
 #endif // RLX_MIR_BASE

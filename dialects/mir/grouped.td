@@ -68,6 +68,48 @@ def MIR_DequantGroupedMatmulOp : MIR_InferredOp<"dequant_grouped_matmul"> {
   }];
 }
 
+def MIR_GroupedBlockDotOp : MIR_InferredOp<"grouped_block_dot", [
+    TypesMatchWith<"'scale' is of f32 and has one entry for each 32 elements of 'q'",
+        "q", "scale", "::rlx::mir::getBlockType($_self, ::rlx::mir::BlockField::Scale)">,
+    TypesMatchWith<"'sum' is of i32 and has one entry for each 32 elements of 'q'",
+        "q", "sum", "::rlx::mir::getBlockType($_self, ::rlx::mir::BlockField::Sum)">]> {
+  let summary = "product of each quantised row with the packed weight of its expert";
+  let description = [{
+    `weight` holds the rows of `experts` weights [n, k] one after the other, e * n in all. `q`
+    [m, k], `scale` and `sum` are what `mir.block_quantize` gives with blocks of 32, of any of
+    its bits. With d_w * q_w + m_w the values of the blocks of the weight of expert[m]:
+
+        result[m, n] = sum over blocks of scale * (d_w * <q_w, q> + m_w * sum)
+
+    as `mir.block_dot` computes it: integers are exact, the rest is in f32, and the order of
+    the outer sum is free. An index outside of the experts is clamped to them; an f32 index
+    drops its fraction, and NaN counts as 0.
+
+    - (C1) `q` has two dimensions and `expert` one.
+    - (C2) the last dimension of `q` is the k of `weight`.
+    - (C3) `expert` has an entry for each row of `q`.
+    - (C4) `experts` is positive, and divides the number of rows of `weight`, which is static.
+    - (C5) the scheme of `weight` holds integers, as for `mir.block_dot`.
+
+    ```mlir
+    func.func @f(%q: tensor<?x64xi8>, %scale: tensor<?x2xf32>, %sum: tensor<?x2xi32>,
+                 %w: tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, %e: tensor<?xi32>) -> tensor<?x16xf32> {
+      %y = mir.grouped_block_dot %q, %scale, %sum, %w, %e experts 2
+          : tensor<?x64xi8>, tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, tensor<?xi32>
+      return %y : tensor<?x16xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_BlockIntegers:$q, MIR_F32Tensor:$scale, MIR_I32Tensor:$sum,
+      MIR_PackedTensor:$weight, MIR_IndicesTensor:$expert, I64Attr:$experts);
+  let results = (outs MIR_F32Tensor:$result);
+  let assemblyFormat = [{
+    $q `,` $scale `,` $sum `,` $weight `,` $expert `experts` $experts attr-dict
+    `:` type($q) `,` type($weight) `,` type($expert)
+  }];
+  let hasVerifier = 1;
+}
+
 def MIR_DequantMoeWeightsOp : MIR_InferredOp<"dequant_moe_weights"> {
   let summary = "the decoded weights of packed experts";
   let description = [{

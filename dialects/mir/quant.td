@@ -85,9 +85,6 @@ def MIR_DequantMatmulScaledOp : MIR_InferredOp<"dequant_matmul_scaled", [AttrSiz
   }];
 }
 
-/// What rows are quantised to: 8, 15 or 22 bits.
-def MIR_BlockIntegers : MIR_DenseOf<AnyTypeOf<[I8, I16, I32]>>;
-
 def MIR_BlockQuantizeOp : MIR_InferredOp<"block_quantize"> {
   let summary = "quantisation of rows to integers, block by block";
   let description = [{

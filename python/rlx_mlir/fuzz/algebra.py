@@ -83,6 +83,17 @@ def packed_experts(draft: Draft, name: str) -> None:
     draft.emit(name, operands | {"expert": _experts(draft, rows, experts)}, {"experts": experts})
 
 
+@generates("mir.grouped_block_dot", sums=True)
+def quantised_experts(draft: Draft) -> None:
+    k, n, experts, rows = draft.columns(256), draft.size(1, 17), draft.size(1, 5), draft.dim(most=17)
+    if draft.chance(0.5):
+        n = draft.choose([32, 64])  # whole panels
+    bits = {"bits": draft.choose([None, 15, 22])}
+    q, scale, total = draft.emit("mir.block_quantize", {"x": draft.like([rows, k], "f32")}, bits)
+    operands = {"q": q, "scale": scale, "sum": total, "weight": draft.packed(experts * n, k, draft.integers(k))}
+    draft.emit("mir.grouped_block_dot", operands | {"expert": _experts(draft, rows, experts)}, {"experts": experts})
+
+
 @generates("mir.scatter_add", sums=True)
 def scatter_add(draft: Draft) -> None:
     updates = draft.any((*ARITH, COMPLEX), 0, 4)

@@ -265,6 +265,10 @@ class Draft:
             raise Skip
         return str(self.choose([name for name in SCHEMES if k % formats.get_format(name).block == 0]))
 
+    def integers(self, k: Dim) -> str:
+        """A scheme of integers and scales that can hold rows of k elements; Skip where none is drawn."""
+        return str(self.choose([s for s in (self.scheme(k) for _ in range(4)) if s not in ("f32", "f16", "bf16")]))
+
     def packed(self, n: int, k: Dim, scheme: str | None = None) -> Value:
         """A packed weight [n, k]."""
         if not isinstance(k, int) or not isinstance(n, int) or n < 1:

@@ -296,8 +296,7 @@ def block_dot(draft: Draft) -> None:
     k = draft.columns()
     bits = {"bits": draft.choose([None, 15, 22])}
     q, scale, total = draft.emit("mir.block_quantize", {"x": rows_of(draft, k)}, bits)
-    scheme = draft.choose([s for s in (draft.scheme(k) for _ in range(4)) if s not in ("f32", "f16", "bf16")])
-    weight = draft.packed(draft.size(1, 65), k, scheme)
+    weight = draft.packed(draft.size(1, 65), k, draft.integers(k))
     if draft.chance(0.3):
         weight = repacked(draft, weight)
     draft.emit("mir.block_dot", {"q": q, "scale": scale, "sum": total, "weight": weight})

@@ -192,7 +192,7 @@ class _Perturbed:
                 computed = [self._subtracted(op, operands, wide, computed[0])]
             elif applied(op) in _ABSOLUTE:
                 computed = [self._shifted(value, operands[0].dtype, 4.0) for value in computed]
-            elif name == "mir.block_dot":  # d <q, w> and m sum(q) cancel
+            elif name in ("mir.block_dot", "mir.grouped_block_dot"):  # d <q, w> and m sum(q) cancel
                 computed = [self._shifted(value, value.dtype) for value in computed]
             return [
                 self._rounded(value, result.type.element_type)

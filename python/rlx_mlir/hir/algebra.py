@@ -91,6 +91,25 @@ class AlgebraBuilders(Emitting):
         attributes = {"experts": experts}
         return self._emit("mir.dequant_grouped_matmul", operands, attributes, **options)[0]
 
+    def grouped_block_dot(
+        self,
+        q: Value,
+        scale: Value,
+        sum: Value,
+        weight: Value,
+        expert: Value | np.ndarray,
+        *,
+        experts: int,
+        **options: Unpack[Options],
+    ) -> Value:
+        """Each row of what `block_quantize` gives of x [M, K] times the packed weight of its expert: f32 [M, N].
+
+        Args:
+            weight, expert: as of `dequant_grouped_matmul`.
+        """
+        operands = {"q": q, "scale": scale, "sum": sum, "weight": weight, "expert": expert}
+        return self._emit("mir.grouped_block_dot", operands, {"experts": experts}, **options)[0]
+
     def dequant_moe_weights(self, weight: Value, *, experts: int, **options: Unpack[Options]) -> Value:
         """The decoded weights, f32 [experts, K, N], of one packed [experts * N, K]."""
         attributes = {"experts": experts}

@@ -24,7 +24,7 @@ POSITION = "(position)"
 #: Operations that give another name to memory: what reads their result reads their operand.
 _VIEW = "mir.reshape"
 #: Products of integers, whose bound is another than that of f32.
-_INTEGER_PRODUCT = "block_dot"
+_INTEGER_PRODUCTS = frozenset({"block_dot", "grouped_block_dot"})
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Counter:
             tuple(word for word in words if word != "constant"),
             block_name(op.location),
             "" if line is None else str(line),
-            _INTEGER_PRODUCT in words,
+            not _INTEGER_PRODUCTS.isdisjoint(words),
         )
 
     def _work(self, op: ir.AnyOp, shapes: tuple[Shape, ...]) -> tuple[WorkSizes, list[Shape]]:

@@ -23,6 +23,7 @@ from rlx_mlir.codegen.specs import (
     PackedGroupedSpec,
     PoolSpec,
     QMatmulSpec,
+    QuantizedGroupedSpec,
     RecurrenceSpec,
     ReduceSpec,
     ScanSpec,
@@ -130,14 +131,15 @@ def read_loss(name: str, kernel: ir.AnyOp) -> LossSpec:
 
 
 def read_grouped(name: str, kernel: ir.AnyOp) -> GroupedSpec | PackedGroupedSpec:
-    """A kernel of class grouped: products with dense or with packed weights."""
-    x, weight, expert, result, order = _plain_operation(name, kernel)
+    """A kernel of class grouped: products with dense or with packed weights, of floats or of quantised rows."""
+    x, *quantised, weight, expert, result, order = _plain_operation(name, kernel)
     ops, _ = body_of(kernel)
     view = ops[0].opview
     if isinstance(view, mir.GroupedMatmulOp):
         return GroupedSpec(x, weight, expert, result, order)
     packed, experts = packing_of(view.weight), int(python_value(view.experts))
-    return PackedGroupedSpec(x, weight, expert, result, order, packed.scheme, packed.layout, experts)
+    own = (x, weight, expert, result, order, packed.scheme, packed.layout, experts)
+    return QuantizedGroupedSpec(*own, *quantised) if quantised else PackedGroupedSpec(*own)
 
 
 def read_fft(name: str, kernel: ir.AnyOp) -> FftSpec:

@@ -440,7 +440,7 @@ def _single_class(view: ir.AnyOp) -> str:
         return "solve"
     if isinstance(view, mir.FftOp):
         return "fft"
-    if isinstance(view, mir.GroupedMatmulOp | mir.DequantGroupedMatmulOp):
+    if isinstance(view, mir.GroupedMatmulOp | mir.DequantGroupedMatmulOp | mir.GroupedBlockDotOp):
         return "grouped"
     if isinstance(view, mir.SoftmaxCrossEntropyWithLogitsOp | mir.SoftmaxCrossEntropyBackwardOp):
         return "loss"

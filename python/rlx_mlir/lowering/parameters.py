@@ -54,38 +54,65 @@ BITS = (*map(str, INTEGERS), "f32")
     options={
         "bits": Option("bits of what products read: 8, 15 or 22, or f32, which leaves it", "8", BITS),
         "attention": Option("the same of what queries, keys and values are computed from", "f32", BITS),
+        "experts": Option("the same of what products with experts read", "f32", BITS),
     },
     changes_values=ValueChange("activations are rounded to integers, in blocks of 32", 0.05),
 )
-def quantize_activations(module: ir.Operation, *, bits: str, attention: str) -> None:
+def quantize_activations(module: ir.Operation, *, bits: str, attention: str, experts: str) -> None:
     """Quantise what products with integer weights read, so that they use integer dot products.
 
     Changes values: the error is that of rounding each block of 32 activations to so many bits. Softmax amplifies the
     errors of queries, keys and values, and their weights are a small part of a model's: they have more, or none.
     """
-    apply_patterns(module, quantizing(bits, attention))
+    apply_patterns(module, quantizing(bits, attention, experts))
 
 
-def quantizing(bits: str, attention: str) -> PatternSet:
+def quantizing(bits: str, attention: str, experts: str) -> PatternSet:
     """The pattern that quantises what products read; the words are those of the pass's options."""
     patterns = PatternSet()
+
+    def bits_of(op: ir.AnyOp, usual: str, rewriter: Rewriter) -> int | None:
+        """Bits of what a product reads; None, which the rewriter is told, where it stays as it is."""
+        for_attention = attention != usual and feeds_attention(op.result)
+        wanted = attention if for_attention else usual
+        if wanted == "f32" and for_attention:
+            rewriter.no_match("attention reads the product, and softmax amplifies errors: it stays exact")
+        elif wanted == "f32":
+            rewriter.no_match("activations stay in f32")
+        else:
+            return int(wanted)
+        return None
 
     @patterns.pattern(mir.DequantMatmulOp)
     def quantize_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
         """dequant_matmul(x, W) -> block_dot(block_quantize(x), W)"""
-        for_attention = attention != bits and feeds_attention(op.result)
-        wanted = attention if for_attention else bits
-        if wanted != "f32":
-            return _quantize(op, rewriter, int(wanted))
-        if for_attention:
-            return rewriter.no_match("attention reads the product, and softmax amplifies errors: it stays exact")
-        return rewriter.no_match("activations stay in f32")
+        wanted = bits_of(op, bits, rewriter)
+        if wanted is not None and _has_integers(op, rewriter):
+            x = mir.BlockQuantizeOp(op.x, bits=wanted)
+            rewriter.replace(op, mir.block_dot(x.q, x.scale, x.sum, op.weight))
+
+    @patterns.pattern(mir.DequantGroupedMatmulOp)
+    def quantize_experts(op: mir.DequantGroupedMatmulOp, rewriter: Rewriter) -> None:
+        """dequant_grouped_matmul(x, W, e) -> grouped_block_dot(block_quantize(x), W, e)"""
+        wanted = bits_of(op, experts, rewriter)
+        if wanted is not None and _has_whole_panels(op, rewriter, 2) and _has_integers(op, rewriter):
+            x = mir.BlockQuantizeOp(op.x, bits=wanted)
+            rewriter.replace(op, mir.grouped_block_dot(x.q, x.scale, x.sum, op.weight, op.expert, op.experts))
 
     return patterns
 
 
 #: Operations that may stand between a projection and attention.
-BEFORE_ATTENTION = frozenset({"mir.narrow", "mir.reshape", "mir.rope", "mir.cache_update", "mir.rms_norm", "mir.add"})
+BEFORE_ATTENTION = frozenset(
+    {
+        *("mir.narrow", "mir.reshape", "mir.rope", "mir.cache_update", "mir.rms_norm", "mir.add"),
+        *(
+            "mir.concat",
+            "mir.dequant_grouped_matmul",
+            "mir.grouped_block_dot",
+        ),  # heads that share a cached row
+    }
+)
 
 
 def feeds_attention(value: ir.Value) -> bool:
@@ -111,14 +138,26 @@ def _belongs_to_product(value: ir.Value) -> bool:
     return len(shape_of(value)) == 1 or producer(value, mir.MatmulOp) is not None
 
 
-def _quantize(op: mir.DequantMatmulOp, rewriter: Rewriter, bits: int) -> None:
+def _has_integers(op: mir.DequantMatmulOp | mir.DequantGroupedMatmulOp, rewriter: Rewriter) -> bool:
+    """Whether there are integer products with the weight; the rewriter is told where not."""
     fmt = packing_of(op.weight).format
     if not (fmt.has_panels and fmt.has_integers):
-        return rewriter.no_match(f"{fmt.name} has no integer dot product")
-    if str(ir.RankedTensorType(op.x.type).element_type) != "f32":
-        return rewriter.no_match("the activations aren't of f32")
-    quantized = mir.BlockQuantizeOp(op.x, bits=bits)
-    return rewriter.replace(op, mir.block_dot(quantized.q, quantized.scale, quantized.sum, op.weight))
+        rewriter.no_match(f"{fmt.name} has no integer dot product")
+    elif str(ir.RankedTensorType(op.x.type).element_type) != "f32":
+        rewriter.no_match("the activations aren't of f32")
+    else:
+        return True
+    return False
+
+
+def _has_whole_panels(
+    op: mir.DequantGroupedMatmulOp | mir.GroupedBlockDotOp, rewriter: Rewriter, together: int = 1
+) -> bool:
+    """Whether each expert has whole panels, so many at a time, which templates read; the rewriter is told where not."""
+    rows, whole = shape_of(op.result)[1], together * PANEL_ROWS
+    if rows % whole:
+        rewriter.no_match(f"an expert has {rows} rows, no multiple of the {whole} of {together} panels")
+    return rows % whole == 0
 
 
 @compiler_pass(
@@ -188,15 +227,14 @@ PACK.pattern(mir.DequantMatmulOp)(pack_operand)
 PACK.pattern(mir.BlockDotOp)(pack_operand)
 
 
-def pack_experts(op: mir.DequantGroupedMatmulOp, rewriter: Rewriter) -> None:
+def pack_experts(op: mir.DequantGroupedMatmulOp | mir.GroupedBlockDotOp, rewriter: Rewriter) -> None:
     """product with the rows of packed experts -> product with their panels, where each expert has whole ones"""
-    rows = shape_of(op.result)[1]
-    if rows % PANEL_ROWS:
-        return rewriter.no_match(f"an expert has {rows} rows, which are no whole panels of {PANEL_ROWS}")
-    return _repack(op, rewriter, "panels")
+    if _has_whole_panels(op, rewriter):
+        _repack(op, rewriter, "panels")
 
 
 PACK.pattern(mir.DequantGroupedMatmulOp)(pack_experts)
+PACK.pattern(mir.GroupedBlockDotOp)(pack_experts)
 
 
 def planes_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:

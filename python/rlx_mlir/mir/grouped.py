@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,14 +12,24 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost
-from rlx_mlir.mir.decode import element_value
+from rlx_mlir.mir.decode import element_integer, element_minimum, element_scale, element_value
 from rlx_mlir.mir.dims import Size, minimum
-from rlx_mlir.mir.linalg import as_index, converted, empty, generic, reduced, result_size, size_of
+from rlx_mlir.mir.linalg import (
+    Map,
+    as_index,
+    converted,
+    empty,
+    generic,
+    reduced,
+    result_size,
+    size_of,
+    split_dims,
+)
 from rlx_mlir.mir.numerics import decode_indices, narrow, widen
-from rlx_mlir.mir.packed import PackedWeight, packing_of
-from rlx_mlir.mir.quant import packed_rows
+from rlx_mlir.mir.packed import PackedWeight, Packing, QuantParts, packing_of
+from rlx_mlir.mir.quant import BLOCK, block_dot_work, dot_of_parts, packed_rows, product_type, run_sums
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, chosen_entry, extract, index
+from rlx_mlir.mir.scalars import Scalar, chosen_entry, element, extract, index
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -42,6 +52,21 @@ def dequant_grouped_matmul(x: np.ndarray, weight: PackedWeight, expert: np.ndarr
     own = widen(x)
     decoded = dequant_moe_weights(weight, experts=experts).astype(own.dtype, copy=False)
     return narrow(_by_expert(own, decoded, decode_indices(expert, experts)), x.dtype)
+
+
+@reference(mir.GroupedBlockDotOp)
+def grouped_block_dot(
+    q: np.ndarray, scale: np.ndarray, sum: np.ndarray, weight: PackedWeight, expert: np.ndarray, *, experts: int
+) -> np.ndarray:
+    """result[m] = block_dot(q[m], scale[m], sum[m], the weight of expert[m])"""
+    chosen, parts, rows = decode_indices(expert, experts), weight.parts(), weight.n // experts
+    result = np.zeros((len(q), rows), np.float32)
+    for number in np.unique(chosen):
+        own, those = chosen == number, slice(number * rows, (number + 1) * rows)
+        minima = None if parts.minima is None else parts.minima[those]
+        of_expert = QuantParts(parts.integers[those], parts.scales[those], minima, parts.run)
+        result[own] = dot_of_parts(q[own], scale[own], sum[own], of_expert)
+    return result
 
 
 @reference(mir.DequantMoeWeightsOp)
@@ -75,11 +100,20 @@ def grouped_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 @cost(mir.DequantGroupedMatmulOp)
 def dequant_grouped_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K, and the weights that are used; decoding isn't counted."""
-    experts = python_value(op.experts)
-    used = minimum(Size.of(experts), sizes[op.x][0])
-    return Cost(
-        2 * sizes.count(op.result) * sizes[op.x][1], reads={op.weight: sizes.bytes(op.weight) // experts * used}
-    )
+    used = minimum(Size.of(int(python_value(op.experts))), sizes[op.x][0])
+    return Cost(2 * sizes.count(op.result) * sizes[op.x][1], reads={op.weight: _of_used(op, sizes, used)})
+
+
+def _of_used(op: ir.AnyOp, sizes: Sizes, used: Size) -> Size:
+    """Bytes of so many of the experts of a packed weight."""
+    return sizes.bytes(op.weight) // int(python_value(op.experts)) * used
+
+
+@cost(mir.GroupedBlockDotOp)
+def grouped_block_dot_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """As of `block_dot`, and the weights that are used."""
+    used = minimum(Size.of(int(python_value(op.experts))), sizes[op.q][0])
+    return Cost(block_dot_work(op, sizes), reads={op.weight: _of_used(op, sizes, used)})
 
 
 @cost(mir.DequantMoeWeightsOp)
@@ -116,6 +150,12 @@ def _expert_rows(op: ir.AnyOp) -> int:
 def dequant_grouped_matmul_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """[m, n]"""
     return (_row_count(operands[0], operands[2]), Size.of(_expert_rows(op)))
+
+
+@dim_rule(mir.GroupedBlockDotOp)
+def grouped_block_dot_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """[m, n]"""
+    return (_row_count(operands[0], operands[4]), Size.of(_expert_rows(op)))
 
 
 @dim_rule(mir.DequantMoeWeightsOp)
@@ -158,6 +198,42 @@ def lower_dequant_grouped_matmul(op: ir.AnyOp, rewriter: Rewriter) -> None:
     sizes = [result_size(op.result, 0, op.x, 0), rows]
     total = reduced(3, [(op.x, [m, k]), (op.expert, [m])], sizes, [m, n], 0, add)
     rewriter.replace(op, converted(total, op.result.type))
+
+
+@TO_LINALG.pattern(mir.GroupedBlockDotOp)
+def lower_grouped_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """grouped_block_dot(q, scale, sum, W, e) -> p += q_w * q, exact; result += scale * (d * p + m * sum)"""
+    encoding, rows = packing_of(op.weight), _expert_rows(op)
+    experts = as_index(int(python_value(op.experts)))
+    run = min(encoding.format.sub, BLOCK)
+    per_block, blocks = BLOCK // run, encoding.k // BLOCK
+    count = result_size(op.result, 0, op.q, 0)
+    q = split_dims(op.q, [[0], [1, 2, 3]], [count, blocks, per_block, run])
+    m, n, b, p, e = range(5)
+
+    def weight(expert: Scalar, read: Callable[[ir.Value, Packing, Scalar, Scalar], Scalar], k: Scalar) -> Scalar:
+        return read(op.weight, encoding, chosen_entry(expert, experts) * rows + index(n), k)
+
+    def multiply(q: Scalar, expert: Scalar, total: Scalar) -> Scalar:
+        k = (index(b) * per_block + index(p)) * run + index(e)
+        return total + q.to(total.type) * weight(expert, element_integer, k).to(total.type)
+
+    sums = [count, rows, blocks, per_block]
+    inputs: list[tuple[ir.Value, Map]] = [(q, [m, b, p, e]), (op.expert, [m])]
+    products = reduced(5, inputs, sums, [m, n, b, p], 0, multiply, type=product_type(op.q))
+    inputs = [(products, [m, n, b, p]), (op.scale, [m, b]), (op.expert, [m])]
+    if encoding.format.minimum is not None:
+        inputs.append((op.sum, [m, b]) if per_block == 1 else (run_sums(q), [m, b, p]))
+
+    def combine(product: Scalar, scale: Scalar, expert: Scalar, *rest: Scalar) -> Scalar:
+        *sum_, total = rest
+        k = (index(b) * per_block + index(p)) * run
+        value = weight(expert, element_scale, k) * product.to("f32")
+        if sum_:
+            value = value + weight(expert, element_minimum, k) * sum_[0].to("f32")
+        return total + scale * value
+
+    rewriter.replace(op, reduced(4, inputs, [count, rows], [m, n], 0, combine, type=element("f32")))
 
 
 @TO_LINALG.pattern(mir.DequantMoeWeightsOp)

@@ -32,7 +32,7 @@ from rlx_mlir.mir.linalg import (
 )
 from rlx_mlir.mir.matmul import contract
 from rlx_mlir.mir.numerics import narrow, widen
-from rlx_mlir.mir.packed import PackedWeight, Packing, packing_of
+from rlx_mlir.mir.packed import PackedWeight, Packing, QuantParts, packing_of
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar, absolute, element, index, round_even
 from rlx_mlir.rewriting import Rewriter
@@ -76,7 +76,12 @@ def block_quantize(x: np.ndarray, *, block: int = BLOCK, bits: int = 8) -> tuple
 @reference(mir.BlockDotOp)
 def block_dot(q: np.ndarray, scale: np.ndarray, sum: np.ndarray, weight: PackedWeight) -> np.ndarray:
     """sum over blocks of scale (d <q_w, q> + m sum); the integer products are exact."""
-    parts = weight.parts()
+    return dot_of_parts(q, scale, sum, weight.parts())
+
+
+def dot_of_parts(q: np.ndarray, scale: np.ndarray, sum: np.ndarray, parts: QuantParts) -> np.ndarray:
+    """`block_dot` with the parts of a weight [n, k]."""
+    rows_of_weight = len(parts.integers)
     run = min(parts.run, BLOCK)
     count, k = math.prod(q.shape[:-1]), q.shape[-1]
     # Integers are exact in either type, in any order of summation: below 2^24 (32 * 128 * 255) with bytes, below 2^53
@@ -84,7 +89,7 @@ def block_dot(q: np.ndarray, scale: np.ndarray, sum: np.ndarray, weight: PackedW
     exact = np.float32 if q.dtype == np.int8 else np.float64
     rows = q.astype(exact).reshape(count, k)
     scales, sums = (x.astype(np.float32).reshape(count, k // BLOCK) for x in (scale, sum))
-    result = np.zeros((count, weight.n), np.float32)
+    result = np.zeros((count, rows_of_weight), np.float32)
     for start in range(0, k, run):
         part = slice(start, start + run)
         integer = (rows[:, part] @ parts.integers[:, part].T.astype(exact)).astype(np.float32)
@@ -93,7 +98,7 @@ def block_dot(q: np.ndarray, scale: np.ndarray, sum: np.ndarray, weight: PackedW
             total = sums[:, start // BLOCK] if run == BLOCK else rows[:, part].sum(axis=-1).astype(np.float32)
             value = value + parts.minima[:, start // parts.run] * total[:, None]
         result += scales[:, start // BLOCK, None] * value
-    return result.reshape(*q.shape[:-1], weight.n)
+    return result.reshape(*q.shape[:-1], rows_of_weight)
 
 
 @reference(mir.RepackOp)
@@ -125,10 +130,15 @@ def block_quantize_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 
 @cost(mir.BlockDotOp)
 def block_dot_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
-    """2 M N K of bytes for each digit of x, and four for each block and output, of scales and minima."""
+    """See `block_dot_work`."""
+    return Cost(block_dot_work(op, sizes))
+
+
+def block_dot_work(op: ir.AnyOp, sizes: Sizes) -> Size:
+    """2 M N K of bytes for each digit of q, and four for each block and output, of scales and minima."""
     outputs, k = sizes.count(op.result), sizes[op.q][-1]
     digits = DIGITS[BITS[str(ir.RankedTensorType(op.q.type).element_type)]]
-    return Cost(2 * digits * outputs * k + 4 * outputs * (k // BLOCK))
+    return 2 * digits * outputs * k + 4 * outputs * (k // BLOCK)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -245,9 +255,8 @@ def lower_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
     )
     n, r, e = rank, rank + 1, rank + 2
     lead = range(rank)
-    i32, f32 = element("i32"), element("f32")
-    # 255 * 2^14 * 32 fits in 32 bits, three digits with 8-bit weights don't.
-    wide = "i64" if str(ir.RankedTensorType(op.q.type).element_type) == "i32" else "i32"
+    f32 = element("f32")
+    wide = product_type(op.q)
     products = reduced(
         rank + 3,
         [(q, [*lead, r, e]), (integers, [n, r, e])],
@@ -255,7 +264,7 @@ def lower_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
         [*lead, n, r],
         0,
         lambda q, w, total: total + q.to(wide) * w.to(wide),
-        type=element(wide),
+        type=wide,
     )
     # The scales and sums of blocks, seen from runs: run r belongs to block r / per_block.
     shape = [*outer, divided(runs, per_block), per_block]
@@ -276,16 +285,7 @@ def lower_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
         if per_block == 1:
             inputs.append((op.sum, [*lead, r]))
         else:
-            parts = reduced(
-                rank + 2,
-                [(q, range(rank + 2))],
-                [*outer, runs],
-                range(rank + 1),
-                0,
-                lambda q, total: total + q.to("i32"),
-                type=i32,
-            )
-            inputs.append((split_dims(parts, groups, shape), [*lead, r, e]))
+            inputs.append((split_dims(run_sums(q), groups, shape), [*lead, r, e]))
 
     def combine(product: Scalar, scale: Scalar, d: Scalar, *rest: Scalar) -> Scalar:
         *minimum, total = rest
@@ -296,6 +296,21 @@ def lower_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
 
     result = reduced(rank + 3, inputs, [*outer, rows], [*lead, n], 0, combine, type=f32)
     rewriter.replace(op, result)
+
+
+def product_type(q: ir.Value) -> ir.Type:
+    """In which sums of products of a block of q with integers of a weight are exact."""
+    # 255 * 2^14 * 32 fits in 32 bits, three digits with 8-bit weights don't.
+    return element("i64" if str(ir.RankedTensorType(q.type).element_type) == "i32" else "i32")
+
+
+def run_sums(q: ir.Value) -> ir.Value:
+    """The sums of q along its last dimension, i32."""
+    *outer, _ = sizes_of(q)
+    dims = range(len(outer) + 1)
+    return reduced(
+        len(dims), [(q, dims)], outer, dims[:-1], 0, lambda q, total: total + q.to("i32"), type=element("i32")
+    )
 
 
 def _row_count(op: ir.AnyOp) -> SizeLike:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-#: The options of `mir-quantize-activations` on CPUs. GPUs have bytes alone, and f32 for what attention reads.
-QUANTIZED = {"int8": "{attention=15}", "int16": "{bits=15 attention=15}"}
+#: The options of `mir-quantize-activations` on CPUs. GPUs have bytes alone; what attention and experts read stays f32.
+QUANTIZED = {"int8": "{attention=15 experts=8}", "int16": "{bits=15 attention=15 experts=15}"}
 
 
 class KernelSteps(NamedTuple):

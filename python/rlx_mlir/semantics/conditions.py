@@ -124,7 +124,7 @@ def _dequant_matmul(view: mir.DequantMatmulOp, dims: DimsOf) -> Iterable[Rule]:
     return [(dims(view.x)[-1], _inner(view.weight))]
 
 
-def _block_dot(view: mir.BlockDotOp, dims: DimsOf) -> Iterable[Rule]:
+def _block_dot(view: mir.BlockDotOp | mir.GroupedBlockDotOp, dims: DimsOf) -> Iterable[Rule]:
     q, scale = dims(view.q), dims(view.scale)
     yield q[-1], _inner(view.weight)
     yield from _equal(q[:-1], scale[:-1])
@@ -434,6 +434,11 @@ def _dequant_grouped_matmul(view: mir.DequantGroupedMatmulOp, dims: DimsOf) -> I
     return [(x[1], _inner(view.weight)), (x[0], dims(view.expert)[0])]
 
 
+def _grouped_block_dot(view: mir.GroupedBlockDotOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from _block_dot(view, dims)
+    yield dims(view.q)[0], dims(view.expert)[0]
+
+
 def _cross_entropy(view: mir.SoftmaxCrossEntropyWithLogitsOp, dims: DimsOf) -> Iterable[Rule]:
     rows, classes = dims(view.logits)
     yield rows, dims(view.labels)[0]
@@ -565,6 +570,7 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.batched_dense_solve": _solve,
     "mir.grouped_matmul": _grouped_matmul,
     "mir.dequant_grouped_matmul": _dequant_grouped_matmul,
+    "mir.grouped_block_dot": _grouped_block_dot,
     "mir.softmax_cross_entropy_with_logits": _cross_entropy,
     "mir.softmax_cross_entropy_backward": _cross_entropy_backward,
     "mir.fused_attention_block": _attention_block,

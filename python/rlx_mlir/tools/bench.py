@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _ShapeOption = Annotated[
     str,
-    typer.Option(help="A model of random weights: a size, 1b, 7b or 8b, and a mix, q4_0, q4_k_m or q8_0: 7b-q4_0."),
+    typer.Option(help="A model of random weights: a size (1b, 7b, 8b, 8x1b) and a mix (q4_0, q4_k_m, q8_0): 7b-q4_0."),
 ]
 _FolderOption = Annotated[
     Path | None, typer.Option(help="Where the file of --shape is kept; by default the cache.", show_default=False)

@@ -31,6 +31,16 @@ func.func @dequant_grouped_matmul(%x: tensor<?x32xbf16>, %w: tensor<64x20xi8, #m
   return %y, %z : tensor<?x16xbf16>, tensor<32x32x2xf32>
 }
 
+// CHECK-LABEL: func @grouped_block_dot
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<?x64xi8>, %[[D:.+]]: tensor<?x2xf32>, %[[S:.+]]: tensor<?x2xi32>, %[[W:.+]]: tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, %[[E:.+]]: tensor<3xi64>)
+//  CHECK-NEXT:   %[[Y:.+]] = mir.grouped_block_dot %[[Q]], %[[D]], %[[S]], %[[W]], %[[E]] experts 2 : tensor<?x64xi8>, tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, tensor<3xi64>
+//  CHECK-NEXT:   return %[[Y]] : tensor<3x16xf32>
+func.func @grouped_block_dot(%q: tensor<?x64xi8>, %d: tensor<?x2xf32>, %s: tensor<?x2xi32>, %w: tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, %e: tensor<3xi64>)
+    -> tensor<3x16xf32> {
+  %y = mir.grouped_block_dot %q, %d, %s, %w, %e experts 2 : tensor<?x64xi8>, tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, tensor<3xi64>
+  return %y : tensor<3x16xf32>
+}
+
 /// The rows of panels are those that they hold.
 // CHECK-LABEL: func @dequant_grouped_panels
 //       CHECK:   mir.dequant_grouped_matmul %{{.+}}, %{{.+}}, %{{.+}} experts 3

@@ -32,6 +32,14 @@ func.func @experts(%x: tensor<?x32xf32>, %w: tensor<32x34xi8, #mir.packed<q8_0, 
   return %y, %z : tensor<?x16xf32>, tensor<?x8xf32>
 }
 
+// CHECK-LABEL: func @quantised_experts
+//       CHECK:   %[[P:.+]] = mir.repack %{{.+}} : tensor<32x34xi8, #mir.packed<q8_0, k = 32>>
+//       CHECK:   mir.grouped_block_dot %{{.+}}, %[[P]], %{{.+}} experts 2
+func.func @quantised_experts(%q: tensor<?x32xi8>, %d: tensor<?x1xf32>, %s: tensor<?x1xi32>, %w: tensor<32x34xi8, #mir.packed<q8_0, k = 32>> {mir.kind = "param"}, %e: tensor<?xi32>) -> tensor<?x16xf32> {
+  %y = mir.grouped_block_dot %q, %d, %s, %w, %e experts 2 : tensor<?x32xi8>, tensor<32x34xi8, #mir.packed<q8_0, k = 32>>, tensor<?xi32>
+  return %y : tensor<?x16xf32>
+}
+
 /// A weight that is joined from parameters is repacked as a whole.
 // CHECK-LABEL: func @joined
 //       CHECK:   %[[W:.+]] = mir.concat

@@ -3,6 +3,7 @@
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations{attention=15})' | FileCheck %s --check-prefixes=CHECK,WIDE
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations{bits=15 attention=15})' | FileCheck %s --check-prefix=INT16
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations{bits=f32})' | FileCheck %s --check-prefix=FLOAT
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-quantize-activations{experts=15})' | FileCheck %s --check-prefix=EXPERTS
 //
 //   FLOAT-NOT: mir.block
 //   INT16-NOT: mir.block_quantize %{{[^ ]+}} :
@@ -60,4 +61,19 @@ func.func @residual_stream(%x: tensor<1x?x32xf32>, %w: tensor<32x34xi8, #mir.pac
   %h = mir.add %x, %y : tensor<1x?x32xf32>
   %a = mir.attention %h, %x, %x heads 1 head_dim 32 masked causal : tensor<1x?x32xf32>, tensor<1x?x32xf32>
   return %a : tensor<1x?x32xf32>
+}
+
+/// Of experts, which are exact by default: those with whole pairs of panels, of f32.
+// CHECK-LABEL: func @experts
+//   CHECK-NOT:   mir.block
+//       CHECK:   return
+// EXPERTS-LABEL: func @experts
+//  EXPERTS-SAME:   (%[[X:.+]]: tensor<?x32xf32>, %[[W:.+]]: tensor<64x34xi8, #mir.packed<q8_0, k = 32>>, %[[E:.+]]: tensor<?xi32>)
+//  EXPERTS-NEXT:   %[[Q:.+]], %[[D:.+]], %[[S:.+]] = mir.block_quantize %[[X]] bits 15
+//  EXPERTS-NEXT:   mir.grouped_block_dot %[[Q]], %[[D]], %[[S]], %[[W]], %[[E]] experts 2
+//  EXPERTS-NEXT:   mir.dequant_grouped_matmul %[[X]], %[[W]], %[[E]] experts 4
+func.func @experts(%x: tensor<?x32xf32>, %w: tensor<64x34xi8, #mir.packed<q8_0, k = 32>>, %e: tensor<?xi32>) -> (tensor<?x32xf32>, tensor<?x16xf32>) {
+  %y = mir.dequant_grouped_matmul %x, %w, %e experts 2 : tensor<?x32xf32>, tensor<64x34xi8, #mir.packed<q8_0, k = 32>>, tensor<?xi32>
+  %z = mir.dequant_grouped_matmul %x, %w, %e experts 4 : tensor<?x32xf32>, tensor<64x34xi8, #mir.packed<q8_0, k = 32>>, tensor<?xi32>
+  return %y, %z : tensor<?x32xf32>, tensor<?x16xf32>
 }

@@ -48,6 +48,7 @@ WITHOUT = {
     "repack": "gives a packed weight",
     "block_quantize": "chosen by precision, after differentiation",
     "block_dot": "chosen by precision, after differentiation",
+    "grouped_block_dot": "chosen by precision, after differentiation",
     "gaussian_splat_prepare": "lists of splats; images are differentiated as a whole",
     "gaussian_splat_rasterize": "of what is prepared; images are differentiated as a whole",
     "gaussian_splat_render_backward": "lists are constants to it: gradients have no gradients",

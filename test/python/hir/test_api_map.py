@@ -209,6 +209,7 @@ ALGEBRA: dict[str, Any] = {
         g.x, *g.encoder(), g.gamma, g.w, g.t, g.gamma, g.mask, ln1_b=g.gamma, **g.heads
     ),
     "gather_backward": lambda g, b: b.gather_backward(g.x, g.ids, g.cos),
+    "grouped_block_dot": lambda g, b: b.grouped_block_dot(*b.block_quantize(g.rows), g.packed, g.experts, experts=4),
     "grouped_matmul": lambda g, b: b.grouped_matmul(g.rows, b.reshape(g.w, [4, 32, 16]), g.experts),
     "lora_matmul": lambda g, b: b.lora_matmul(g.x, g.w, b.narrow(g.w, 1, 0, 4), b.narrow(g.w, 0, 0, 4), scale=0.5),
     "scatter_add": lambda g, b: b.scatter_add(g.x, g.ids, 7),

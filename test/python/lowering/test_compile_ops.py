@@ -687,7 +687,12 @@ def test_every_way_to_run(name: str) -> None:
 FAMILIES = {
     "test_complex.py": {"mir.complex_norm_sq_backward"},
     "test_fft.py": {"mir.fft"},
-    "test_grouped.py": {"mir.grouped_matmul", "mir.dequant_grouped_matmul", "mir.dequant_moe_weights"},
+    "test_grouped.py": {
+        "mir.grouped_matmul",
+        "mir.dequant_grouped_matmul",
+        "mir.dequant_moe_weights",
+        "mir.grouped_block_dot",
+    },
     "test_image_operations.py": {
         "mir.conv2d_backward_input",
         "mir.conv2d_backward_weight",

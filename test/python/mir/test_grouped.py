@@ -79,6 +79,28 @@ def test_packed(scheme: str) -> None:
     check(cases)
 
 
+@pytest.mark.parametrize("scheme", ["q4_0", "q8_0", "q4_k", "q6_k", "q2_k", "q3_k", "q5_k", "iq4_xs"])
+@pytest.mark.quick(3)
+def test_quantised(scheme: str) -> None:
+    """Loops and the reference beside products of single rows with their expert."""
+    weight, experts = packed(scheme, 12, 256), EXPERTS.astype(np.int32)
+    cases = []
+    for bits in (8, 15, 22):
+        q, scale, total = REFERENCES["mir.block_quantize"](normal(7, 256), bits=bits)
+        found = REFERENCES["mir.grouped_block_dot"](q, scale, total, weight, experts, experts=4)
+        for row, chosen in enumerate(CHOSEN):
+            own = PackedWeight(scheme, 256, 3, "rows", weight.bytes[chosen * 3 : chosen * 3 + 3])
+            alone = REFERENCES["mir.block_dot"](q[row : row + 1], scale[row : row + 1], total[row : row + 1], own)
+            np.testing.assert_allclose(found[row : row + 1], alone, rtol=1e-6, atol=1e-6)
+        product = builder(mir.grouped_block_dot, experts=4)
+        given = (dyn(q), dyn(scale), dyn(total))
+        cases.append(case(f"{bits}", product, *given, weight, dyn(experts)))
+        cases.append(case(f"{bits} panels", product, *given, weight.repacked("panels"), dyn(experts)))
+        no_row = (dyn(value[:0]) for value in (q, scale, total))
+        cases.append(case(f"{bits} no row", product, *no_row, weight, dyn(experts[:0])))
+    check(cases)
+
+
 def test_compiled_with_symbols() -> None:
     p = Program()
     x = p.input("x", ["t", 32])
@@ -153,6 +175,54 @@ def test_packed_templates(scheme: str, n: int) -> None:
         for row in (0, 3, 5, 250, 299):
             alone = executable.run({name: value[row : row + 1] for name, value in given.items()})["y"]
             assert alone.tobytes() == found[row : row + 1].tobytes()
+
+
+@pytest.mark.parametrize("bits", [8, 15, 22])
+@pytest.mark.parametrize("scheme", ["q4_0", "q4_1", "q8_0", "q4_k", "q6_k", "iq4_nl"])
+@pytest.mark.quick(6)
+def test_quantised_templates(scheme: str, bits: int) -> None:
+    """As of floats: no row, one, some, more than a block, also on targets without dot products of bytes."""
+    k, n = 256, 64
+    weight = packed(scheme, 5 * n, k)
+    module = GraphModule.mir("quantised")
+    x, expert = module.input("x", ["t", k]), module.input("expert", ["t"], "i32")
+    rows = module.block_quantize(x, bits=bits)
+    w = module.param("w", [5 * n, k], packed=scheme)
+    module.set_outputs({"y": module.grouped_block_dot(*rows, w, expert, experts=5)})
+    for options in ({}, {"features": "-avx512vnni,-avxvnni"}, {"features": "-avx512f"}):
+        executable = compile_fresh(module, threads=2, maxima={"t": 300}, **options)
+        assert bits == 22 or "grouped_int8" in templates_of(executable).values()
+        executable.set_params({"w": weight.bytes})
+        for count in (0, 1, 2, 7, 300):
+            chosen = np.random.default_rng(count).choice([-3, 0, 0, 1, 1, 4, 9], count).astype(np.int32)
+            given = {"x": normal(count, k), "expert": chosen}
+            if count == 300:
+                given["x"][3], given["x"][5, 1] = np.inf, np.nan
+            want, found = interpret(module, {**given, "w": weight.bytes})["y"], executable.run(given)["y"]
+            np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
+        for row in (0, 5, 250, 299):  # alone it is the same bits
+            alone = executable.run({name: value[row : row + 1] for name, value in given.items()})["y"]
+            assert alone.tobytes() == found[row : row + 1].tobytes()
+
+
+def test_activations_of_experts() -> None:
+    """By the option of compile; where a weight has no integers, or an expert no pairs of panels, they stay floats."""
+    module = GraphModule.mir("model")
+    x, expert = module.input("x", ["t", 64]), module.input("expert", ["t"], "i32")
+    shapes = {"pairs": (96, "q4_0"), "odd": (144, "q8_0"), "floats": (96, "bf16")}
+    weights = {name: module.param(name, [n, 64], packed=scheme) for name, (n, scheme) in shapes.items()}
+    module.set_outputs({n: module.dequant_grouped_matmul(x, w, expert, experts=3) for n, w in weights.items()})
+    params = {name: packed(scheme, n, 64) for name, (n, scheme) in shapes.items()}
+    given = {"x": normal(5, 64), "expert": np.array([2, 0, 0, 1, 2], np.int32)}
+    want = interpret(module, given | {name: weight.bytes for name, weight in params.items()})
+    for activations, error in (("exact", 1e-5), ("int16", 1e-3), ("int8", 0.05)):
+        executable = compile_fresh(module, maxima={"t": 8}, activations=activations)
+        assert ("grouped_int8" in templates_of(executable).values()) == (activations != "exact")
+        executable.set_params({name: weight.bytes for name, weight in params.items()})
+        for name, found in executable.run(given).items():
+            loose = error if name == "pairs" else 1e-5
+            np.testing.assert_allclose(found, want[name], rtol=loose, atol=loose)
+        assert activations == "exact" or not np.array_equal(executable.run(given)["pairs"], want["pairs"])
 
 
 def test_experts_that_are_no_whole_panels_stay_in_rows() -> None:

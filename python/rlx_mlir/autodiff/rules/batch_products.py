@@ -142,6 +142,21 @@ def grouped_matmul(m: Builders, at: Batched, x: Value, weight: Value, expert: Va
     return unfolded(m, found, [at.size, count])
 
 
+@batching(mir.GroupedBlockDotOp)
+def grouped_block_dot(
+    m: Builders, at: Batched, q: Value, scale: Value, sum: Value, weight: Value, expert: Value, **attributes: int
+) -> Value | None:
+    """The rows of all entries, where these share the experts."""
+    *of_rows, of_weight, of_expert = at.batched
+    if of_weight:
+        return None
+    own = zip((q, scale, sum, expert), (*of_rows, of_expert), strict=True)
+    *rows, experts = (spread(m, at, value, batched) for value, batched in own)
+    count = m.sizes_of(rows[0])[1]
+    found = m.rebuilt(at.op, [*(folded(m, value) for value in rows), weight, folded(m, experts)])[0]
+    return unfolded(m, found, [at.size, count])
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Integers
 # ----------------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,10 @@ it doesn't, sums of the first digit are kept apart.
 
 from __future__ import annotations
 
-from rlx_mlir.activations import largest_integer
-from rlx_mlir.codegen.emit import Emitter, Index, Value, vec, with_element
+from collections.abc import Callable
+
+from rlx_mlir.activations import BITS, DIGITS, largest_integer
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, vec, with_element
 from rlx_mlir.formats.panels import PanelLayout
 
 from .target import Target
@@ -44,15 +46,18 @@ def store_digits(em: Emitter, numbers: Value, digits: Value, row: Index, k: Inde
     return numbers
 
 
-def split(em: Emitter, target: Target, q: Value, digits: Value, rows: tuple[Index, Index], k: int, count: int) -> None:
-    """Writes the digits of some rows of q [M, k], i16 or i32, to digits [number of rows, count, k] of i8.
+def split(
+    em: Emitter, target: Target, q: Value, digits: Value, rows: tuple[Callable[[Index], Index], Index], k: int
+) -> None:
+    """Writes the digits of some rows of q [M, k], i8, i16 or i32, to digits [number of rows, digits, k] of i8.
 
-    rows: (the first, how many).
+    rows: (the row of q that is number i, how many).
     """
-    lanes = target.lanes("i32")
-    wide = target.vector("i32")
-    narrow = vec(lanes, "i16" if count == 2 else "i32")
-    with em.loop(0, rows[1], hint="row") as row, em.loop(0, k, lanes, hint="k") as loop:
-        numbers = em.vload(q, [row.iv + rows[0], loop.iv], narrow)
-        numbers = em.cast("arith.extsi", numbers, wide) if count == 2 else numbers
-        store_digits(em, numbers, digits, row.iv, loop.iv, count)
+    place, count = rows
+    lanes, wide, element = target.lanes("i32"), target.vector("i32"), element_of(q.type)
+    with em.loop(0, count, hint="row") as row:
+        own = place(row.iv)
+        with em.loop(0, k, lanes, hint="k") as loop:
+            numbers = em.vload(q, [own, loop.iv], vec(lanes, element))
+            numbers = numbers if element == "i32" else em.cast("arith.extsi", numbers, wide)
+            store_digits(em, numbers, digits, row.iv, loop.iv, DIGITS[BITS[element]])

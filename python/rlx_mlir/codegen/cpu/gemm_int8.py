@@ -48,7 +48,7 @@ from .quantized_rows import ROW_BLOCK, GivenRows, QuantizedRows, Rows, Tables
 from .registry import Generator
 from .target import Target
 
-__all__ = ["IntegerParts", "IntegerProduct", "gemm_int8"]
+__all__ = ["IntegerParts", "IntegerProduct", "gemm_int8", "int8_target"]
 
 BLOCK = RUN
 """Elements of K that share a scale."""
@@ -89,7 +89,7 @@ class _Source(Protocol):
     ) -> Structure: ...
 
 
-def _int8_target(target: Target) -> Target:
+def int8_target(target: Target) -> Target:
     """AVX-512 without VNNI has no better way than AVX2 here."""
     return target if target.vnni or target.vector_bits < 512 else target.narrow(256)
 
@@ -120,7 +120,7 @@ def gemm_int8(target: Target, product: Product, scheme: str, bits: int = 8) -> s
         )
     if not has_room(layout, bits):
         raise UnsupportedByTemplate(f"{product.name}: sums of products of {scheme} with {bits} bits don't fit in 32")
-    target = _int8_target(target)
+    target = int8_target(target)
     kernel = IntegerProduct(target, product, layout, GivenRows(target, product.k, layout, bits))
     return write_product(product, kernel.operands, lambda em, values: kernel.units, kernel.parts, kernel.body)
 
@@ -286,10 +286,10 @@ class IntegerProduct:
             if after is not None:
                 after(first, count)
 
-        if self._digits == 1:
+        if self._rows.block is None:
             block(0, rows)
         else:
-            row_blocks(em, rows, ROW_BLOCK, block)
+            row_blocks(em, rows, self._rows.block, block)
         if parts.tiles:
             parts.tiles.release()
 

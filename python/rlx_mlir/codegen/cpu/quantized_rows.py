@@ -8,12 +8,12 @@ whose products shall be as exact as those of floats (`ExactRows`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rlx_mlir.activations import DIGITS, INTEGERS
-from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, shape_of, vec, with_element
 from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.structures import pairwise
 from rlx_mlir.formats.panels import PanelLayout
@@ -45,7 +45,7 @@ class QuantizedRows:
         bytes: i8 [M, K], or digits [rows, digits, K], of which the first counts most.
         digits: of each integer.
         scale: f32 [M, K / 32].
-        base: the row of what has M rows that is number 0.
+        base: the row of what has M rows that is number 0; 0 where only some rows are there.
         parts: parts of a block that share a scale of the weights.
         corrections: -bias * (the sum of a part's integers), i32 [rows, K / part]; None where there is no bias.
         shifts: scale * that sum, f32 [rows, K / part]; None where weights have no minima.
@@ -70,7 +70,7 @@ class QuantizedRows:
 
     def dword(self, em: Emitter, row: Index, k: Index, digit: int, type: str) -> Value:
         """A digit of the elements k .. k + 3 of a row, in every lane."""
-        at = [row + self.base, k] if self.digits == 1 else [row, digit, k]
+        at = [row + self.base, k] if len(shape_of(self.bytes.type)) == 2 else [row, digit, k]
         four = em.vload(self.bytes, at, vec(4, "i8"))
         return em.broadcast(em.extract(em.bitcast(four, vec(1, "i32")), 0), type)
 
@@ -90,7 +90,7 @@ class Tables:
     Attributes:
         digits: i8 [rows, digits, K].
         corrections, shifts: as of `QuantizedRows`.
-        scale: f32 [rows, K / 32], of `ExactRows`.
+        scale: f32 [rows, K / 32], of `ExactRows`, and of rows that are listed.
         flags: i32 [rows], of `ExactRows`: 1 where a row can't be quantised.
         heads: as of `QuantizedRows`.
     """
@@ -110,6 +110,10 @@ class Rows(Protocol):
     def bits(self) -> int:
         """Of an integer."""
 
+    @property
+    def block(self) -> int | None:
+        """How many are made ready at a time, at most; None where all are read where they are."""
+
     def operands(self, product: Product) -> Buffers:
         """The kernel's operands before the weights."""
 
@@ -120,13 +124,27 @@ class Rows(Protocol):
         """The rows [first, first + count), made ready."""
 
 
+LISTED = ("listed", memref((None,), "i64"))
+"""The operand that lists rows by their number."""
+
+
+def listed_row(em: Emitter, lists: Sequence[Value], row: Index) -> Index:
+    """The row that is at a place of a list, where there is one."""
+    for rows in lists:
+        row = em.cast("arith.index_cast", em.load(rows, [row]), "index")
+    return row
+
+
 @dataclass(frozen=True)
 class _Base:
-    """What both kinds of rows know of a product: the target, K, and the layout of the weights."""
+    """What both kinds of rows know of a product: the target, K, the layout of the weights; bits of an integer, and
+    whether rows are listed."""
 
     target: Target
     k: int
     layout: PanelLayout
+    bits: int
+    listed: bool = False
 
     @property
     def parts(self) -> int:
@@ -138,12 +156,14 @@ class _Base:
         """Elements of a part."""
         return RUN // self.parts
 
-    def tables(self, rows: Index, digits: int, scratch: Scratch) -> Tables:
+    def tables(self, rows: Index, scratch: Scratch) -> Tables:
         """Scratch memory for so many rows."""
+        digits = DIGITS[self.bits]
         shape = [rows, self.k // self.part]
         corrections = scratch.take(shape, "i32") if bias_of(self.target, self.layout) else None
         shifts = scratch.take(shape, "f32") if self.layout.minimum else None
-        return Tables(scratch.take([rows, digits, self.k], "i8", 1) if digits > 1 else None, corrections, shifts)
+        copied = scratch.take([rows, digits, self.k], "i8", 1) if digits > 1 or self.listed else None
+        return Tables(copied, corrections, shifts)
 
     def add(self, em: Emitter, memory: Tables, total: Value, scale: Value, at: Sequence[Index]) -> None:
         """Stores what follows from the sum of a part, or of each of several parts in a row."""
@@ -160,42 +180,59 @@ class _Base:
 
 @dataclass(frozen=True)
 class GivenRows(_Base):
-    """Rows of q [.., K] of so many bits, scale [.., K / 32] f32 and sum [.., K / 32] i32, three operands."""
+    """Rows of q [.., K] of so many bits, scale [.., K / 32] f32 and sum [.., K / 32] i32, three operands.
 
-    bits: int = 8
+    `listed`: those that a fourth operand lists, which are copied.
+    """
+
+    @property
+    def block(self) -> int | None:
+        """Digits and copies are in scratch memory."""
+        return ROW_BLOCK if self.listed or self.bits > 8 else None
 
     def operands(self, product: Product) -> Buffers:
-        """q, scale, sum."""
+        """q, scale, sum, and the numbers of the rows."""
         *leading, k = product.x_shape
         blocks = (*leading, self.k // RUN)
         return [
             ("q", memref((*leading, k), INTEGERS[self.bits])),
             ("scale", memref(blocks, "f32")),
             ("sum", memref(blocks, "i32")),
+            *([LISTED] if self.listed else []),
         ]
 
     def memory(self, em: Emitter, operand: Value, scratch: Scratch) -> Tables:
-        """For all rows, or for a block of them where there are digits."""
+        """For all rows, or for a block of them."""
         rows = row_count(em, operand)
-        return self.tables(em.imin(rows, ROW_BLOCK) if self.bits > 8 else rows, DIGITS[self.bits], scratch)
+        own = self.tables(rows if self.block is None else em.imin(rows, self.block), scratch)
+        return replace(own, scale=scratch.take([rows, self.k // RUN], "f32")) if self.listed else own
 
     def read(self, em: Emitter, operands: list[Value], memory: Tables, first: Index, count: Index) -> QuantizedRows:
         """The rows as they are, or their digits."""
-        q, scale, total = (em.rows(value) for value in operands)
-        digits = DIGITS[self.bits]
+        (q, scale, total), listed = (em.rows(value) for value in operands[:3]), operands[3:]
+
+        def place(row: Index) -> Index:
+            return listed_row(em, listed, row + first)
+
         if memory.digits is not None:
-            split(em, self.target, q, memory.digits, (first, count), self.k, digits)
-        if memory.corrections is not None or memory.shifts is not None:
-            self._add_up(em, memory, (q, scale, total), first, count)
+            split(em, self.target, q, memory.digits, (place, count), self.k)
+        if any(table is not None for table in (memory.corrections, memory.shifts, memory.scale)):
+            self._add_up(em, memory, (q, scale, total), (first, place), count)
         bytes = q if memory.digits is None else memory.digits
-        return QuantizedRows(bytes, digits, scale, first, self.parts, memory.corrections, memory.shifts)
+        scales, base = (scale, first) if memory.scale is None else (memory.scale, 0)
+        return QuantizedRows(bytes, DIGITS[self.bits], scales, base, self.parts, memory.corrections, memory.shifts)
 
     def _add_up(
-        self, em: Emitter, memory: Tables, given: tuple[Value, Value, Value], first: Index, count: Index
+        self,
+        em: Emitter,
+        memory: Tables,
+        given: tuple[Value, Value, Value],
+        rows: tuple[Index, Callable[[Index], Index]],
+        count: Index,
     ) -> None:
-        q, scale, total = given
+        (q, scale, total), (first, place) = given, rows
         blocks = self.k // RUN
-        if self.parts == 1:
+        if self.parts == 1 and not self.listed:
             lanes = self.target.lanes("f32")
             sums, scales = em.flat(total), em.flat(scale)
             elements, start = count * blocks, first * blocks
@@ -206,13 +243,23 @@ class GivenRows(_Base):
                 for value, table in self.derived(em, memory, sum_, factor):
                     em.masked_store(value, em.flat(table), [loop.iv], mask)
             return
-        with em.loop(0, count, hint="row") as row, em.loop(0, blocks, hint="block") as block:
-            place = [row.iv + first, block.iv]
-            values = em.vload(q, [place[0], block.iv * RUN], vec(self.part, element_of(q.type)))
-            wide = values if self.bits == 22 else em.cast("arith.extsi", values, vec(self.part, "i32"))
-            half = em.reduce("add", wide)
-            for part, sum_ in enumerate((half, em.load(total, place) - half)):
-                self.add(em, memory, sum_, em.load(scale, place), [row.iv, block.iv * 2 + part])
+        with em.loop(0, count, hint="row") as row:
+            own = place(row.iv)
+            with em.loop(0, blocks, hint="block") as block:
+                factor, whole = em.load(scale, [own, block.iv]), em.load(total, [own, block.iv])
+                if memory.scale is not None:
+                    em.store(factor, memory.scale, [row.iv, block.iv])
+                for part, own_sum in enumerate(self._sums(em, q, whole, own, block.iv)):
+                    self.add(em, memory, own_sum, factor, [row.iv, block.iv * self.parts + part])
+
+    def _sums(self, em: Emitter, q: Value, whole: Value, row: Index, block: Index) -> list[Value]:
+        """Of the integers of each part of a block, whose sum is `whole`."""
+        if self.parts == 1:
+            return [whole]
+        values = em.vload(q, [row, block * RUN], vec(self.part, element_of(q.type)))
+        wide = values if self.bits == 22 else em.cast("arith.extsi", values, vec(self.part, "i32"))
+        half = em.reduce("add", wide)
+        return [half, whole - half]
 
 
 @dataclass(frozen=True)
@@ -223,17 +270,20 @@ class ExactRows(_Base):
     """
 
     bits: int = EXACT_BITS
-    listed: bool = False
+
+    @property
+    def block(self) -> int | None:
+        """Digits are in scratch memory."""
+        return ROW_BLOCK
 
     def operands(self, product: Product) -> Buffers:
         """x, and the numbers of its rows."""
-        listed = [("listed", memref((None,), "i64"))] if self.listed else []
-        return [("x", memref(product.x_shape, "f32")), *listed]
+        return [("x", memref(product.x_shape, "f32")), *([LISTED] if self.listed else [])]
 
     def memory(self, em: Emitter, operand: Value, scratch: Scratch) -> Tables:
         """For a block of rows."""
         rows = em.imin(row_count(em, operand), ROW_BLOCK)
-        own = self.tables(rows, DIGITS[self.bits], scratch)
+        own = self.tables(rows, scratch)
         scale = scratch.take([rows, self.k // RUN], "f32")
         flags = scratch.take([rows], "i32")
         biased = own.corrections is not None and self._apart
@@ -252,9 +302,7 @@ class ExactRows(_Base):
         assert memory.flags is not None
         assert memory.digits is not None
         with em.loop(0, count, hint="row") as row:
-            zero, place = em.const(0.0, "f32"), row.iv + first
-            for rows in listed:
-                place = em.cast("arith.index_cast", em.load(rows, [place]), "index")
+            zero, place = em.const(0.0, "f32"), listed_row(em, listed, row.iv + first)
             with em.loop(0, self.k // RUN, 1, zero, hint="block") as block:
                 start = block.iv * RUN
                 scale, largest, numbers = quantized(em, self.target, x, place, start, self.bits)

@@ -179,6 +179,14 @@ class PackedGroupedSpec:
 
 
 @dataclass(frozen=True)
+class QuantizedGroupedSpec(PackedGroupedSpec):
+    """The same of quantised rows, `mir.grouped_block_dot`: x is q [M, K], with scale and sum [M, K / 32]."""
+
+    scale: str
+    sum: str
+
+
+@dataclass(frozen=True)
 class QMatmulSpec:
     """A product of bytes, `mir.q_matmul`: x [M, K], weight [K, N], bias [N], result [M, N], as memref types.
 
