@@ -187,8 +187,9 @@ def _kept(path: Path) -> dict[int, float] | None:
     """
     try:
         check_folder(path.parent)
+        text = read_small(path, "json_bytes")
         with foreign_errors("it is damaged", CacheError):
-            found = json.loads(read_small(path, "json_bytes"))["rates"].items()
+            found = json.loads(text)["rates"].items()
             rates = {int(count): float(rate) for count, rate in found}
         if not all(1 <= count <= 1024 and rate > 0 for count, rate in rates.items()):
             raise CacheError("it is damaged: rates are those of 1 to 1024 threads, and above 0")

@@ -56,10 +56,13 @@ def test_numbers_to_try(most: int, counts: list[int]) -> None:
     assert candidates(most) == counts
 
 
-def test_a_machine_is_measured_once_for_each_way_of_activations(measured: list[str]) -> None:
+def test_a_machine_is_measured_once_for_each_way_of_activations(
+    measured: list[str], fresh_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert [decode_threads(LEAST_BYTES, "int8") for _ in range(3)] == [3, 3, 3]
     assert decode_threads(LEAST_BYTES, "exact") == 3
     assert measured == ["int8", "exact"]
+    assert not caplog.records  # where nothing was kept, nothing is damaged
 
 
 def test_nothing_is_measured_where_it_says_nothing(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,13 +88,16 @@ def test_the_environment_comes_first(measured: list[str], monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"rates": 1}', '{"rates": {"0": 1}}', '{"rates": {"1": -1}}', "[", "\xff"])
-def test_a_damaged_file_is_measured_again(measured: list[str], fresh_cache: Path, text: str) -> None:
+def test_a_damaged_file_is_measured_again(
+    measured: list[str], fresh_cache: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
     decode_threads(LEAST_BYTES, "int8")
     (file,) = (fresh_cache / "machine").iterdir()
     before = file.read_text()
     file.write_text(text)
     assert decode_threads(LEAST_BYTES, "int8") == 3
     assert measured == ["int8", "int8"]
+    assert f"ignoring measured rates {file}: it is damaged" in caplog.text
     assert file.read_text() == before
     assert json.loads(before)["key"]["activations"] == "int8"
 
