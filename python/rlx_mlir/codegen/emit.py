@@ -34,21 +34,6 @@ import numpy as np
 
 from rlx_mlir.codegen.structures import Nested, Structure, described, flatten, unflatten
 
-__all__ = [
-    "Branch",
-    "Emitter",
-    "Index",
-    "Loop",
-    "Operand",
-    "Switch",
-    "Value",
-    "element_of",
-    "memref",
-    "shape_of",
-    "vec",
-    "with_element",
-]
-
 
 class Value(str):
     """An SSA value: the string is its name (`%x`, `%r#1`), `type` its MLIR type.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
 
-__all__ = ["Buffers", "Scratch", "batch_element", "in_order", "position_of", "row_count", "signature_of"]
-
 #: Beyond the positions of every table, and a float of any kind.
 _FAR = float(1 << 62)
 

@@ -11,8 +11,6 @@ from rlx_mlir.lowering.functions import memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, shape_of
 from rlx_mlir.rewriting import operations
 
-__all__ = ["body_of", "buffer_of", "constant_number", "element_name", "known_sizes", "rounding_of"]
-
 
 def body_of(kernel: ir.AnyOp) -> tuple[list[ir.AnyOp], list[ir.Value]]:
     """The kernel's operations, and the values that it returns."""

@@ -20,8 +20,6 @@ from rlx_mlir.lowering.parameters import clone_into
 from rlx_mlir.rewriting import identity
 from rlx_mlir.semantics.function import symbols_in
 
-__all__ = ["KernelLibrary"]
-
 #: Classes whose kernels may write a result into the memory of an operand.
 _TIED = ("rows", "cache", "sample", GENERIC)
 

@@ -34,8 +34,6 @@ from .kernel import Scratch, row_tiles, write_kernel
 from .registry import Generator
 from .target import ELEMENT_BITS, Target
 
-__all__ = ["emit_fft"]
-
 LONGEST = 2048
 """Numbers of a row for which lanes may be rows: as many vectors of both parts stay in a cache."""
 

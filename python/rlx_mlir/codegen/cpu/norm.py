@@ -34,8 +34,6 @@ from .registry import Generator
 from .sums import in_blocks
 from .target import ELEMENT_BITS, Target, rounded
 
-__all__ = ["FEWEST", "GENERATORS", "NormConfig", "configure_norm", "cover", "emit_norm"]
-
 FEWEST = 4
 """Columns of x at least: fewer leave most of a vector empty, and generic code takes less time."""
 

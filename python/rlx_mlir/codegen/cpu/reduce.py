@@ -32,8 +32,6 @@ from .registry import Generator
 from .sums import TURNS, add_with_loss, in_blocks, with_loss
 from .target import ELEMENT_BITS, Target, rounded, wide_type
 
-__all__ = ["MOST_VECTORS", "SHORTEST", "ReduceConfig", "configure_reduce", "emit_reduce"]
-
 MOST_VECTORS = 16
 """Vectors of columns that registers hold at most."""
 

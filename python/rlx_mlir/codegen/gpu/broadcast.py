@@ -22,8 +22,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_k
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.specs import BroadcastSpec, BroadcastStep
 
-__all__ = ["emit_broadcast"]
-
 THREADS = 256
 #: What registers hold as f32.
 _WIDENED = ("f32", *HALVES)

@@ -13,8 +13,6 @@ from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, Value, ele
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs.sequence import MAX_TAPS, ConvSpec
 
-__all__ = ["ConvConfig", "emit_conv"]
-
 
 @dataclass(frozen=True)
 class ConvConfig:

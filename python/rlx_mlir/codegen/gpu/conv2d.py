@@ -19,8 +19,6 @@ from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Numbers, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs import Conv2dSpec
 
-__all__ = ["Conv2dConfig", "conv2d_config", "emit_conv2d"]
-
 #: Pixels of a tile, steps along k, and what a thread has of each side.
 PIXELS, STEP, OWN = 64, 16, 4
 #: Elements between lines of a tile of weights: what threads copy together goes to different banks.

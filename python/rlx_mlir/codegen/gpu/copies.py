@@ -20,8 +20,6 @@ from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.specs import MoveSpec
 
-__all__ = ["Axis", "Copy", "emit_copies", "merged_permutation", "product"]
-
 THREADS = 256
 #: Inputs of one launch.
 MOST_INPUTS = 16

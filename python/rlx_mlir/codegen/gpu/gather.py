@@ -21,8 +21,6 @@ from rlx_mlir.codegen.gpu.planes import QUAD, PlaneRows
 from rlx_mlir.codegen.kernel import position_of
 from rlx_mlir.codegen.specs import GatherSpec
 
-__all__ = ["GatherConfig", "emit_gather"]
-
 _FLOATS = ("f32", "f16", "bf16")
 
 

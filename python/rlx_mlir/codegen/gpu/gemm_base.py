@@ -26,8 +26,6 @@ from rlx_mlir.codegen.specs.products import ProductSpec, known_product
 from rlx_mlir.codegen.structures import Structure
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = ["Access", "Finisher", "Gemm", "Place", "Ring", "Sizes", "Tasks", "TileLoader", "pipeline", "size_bytes"]
-
 Shape = tuple[int | None, ...]
 
 

@@ -8,21 +8,6 @@ from dataclasses import dataclass, replace
 
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = [
-    "DECODE_FMA_TILES",
-    "FMA_TILES",
-    "EXACT_TILES",
-    "MMA_TILES",
-    "QUANT_TILES",
-    "TF32_TILES",
-    "Choice",
-    "Tile",
-    "candidates",
-    "choose",
-    "choose_by_rows",
-    "resources",
-]
-
 
 @dataclass(frozen=True)
 class Tile:

@@ -38,8 +38,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symb
 from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.errors import InputError
 
-__all__ = ["Limited", "Schedule", "gemm_hopper"]
-
 STRIDE_BYTES = 16
 """TMA needs rows whose starts are multiples of this apart."""
 UNKNOWN_BATCH = 16

@@ -12,22 +12,6 @@ from dataclasses import dataclass, replace
 
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = [
-    "ACCUMULATORS",
-    "K_STEP",
-    "PROMOTED_ACCUMULATORS",
-    "ROW_LIMITS",
-    "STEP_BYTES",
-    "TILES",
-    "Choice",
-    "Layout",
-    "Tile",
-    "candidates",
-    "choose",
-    "choose_by_rows",
-    "microseconds",
-]
-
 STEP_BYTES = 128
 """Bytes of K in one stage: a row of the swizzled layout."""
 K_STEP = STEP_BYTES // 2

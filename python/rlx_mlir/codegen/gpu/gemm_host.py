@@ -16,8 +16,6 @@ from rlx_mlir.codegen.gpu.gemm_ring import Core, ring_kernel, shared_bytes
 from rlx_mlir.codegen.gpu.kernel import Buffers, DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs.products import argument_buffers, result_buffers
 
-__all__ = ["arguments_of", "product_kernel", "results_of"]
-
 MakeCore = Callable[[Tile], Core]
 """What multiplies by a tile."""
 

@@ -19,8 +19,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, symbol_of, wr
 from rlx_mlir.codegen.gpu.reduce import THREADS, Joins, Pass, PassBody, Sizes
 from rlx_mlir.codegen.specs import GroupNormSpec
 
-__all__ = ["emit_group_norm"]
-
 
 @dataclass(frozen=True)
 class _Image:

@@ -23,8 +23,6 @@ from rlx_mlir.codegen.gpu.scan import running_of_block
 from rlx_mlir.codegen.specs import GroupedSpec, PackedGroupedSpec
 from rlx_mlir.codegen.structures import pairwise
 
-__all__ = ["emit_grouped"]
-
 #: Rows that are looked at for those of the expert, and that are multiplied together.
 LISTED, ROWS = 2048, 8
 #: Elements along K that stand in shared memory, of which each warp has a part, and that a warp reads at once.

@@ -29,8 +29,6 @@ from rlx_mlir.codegen.gpu.kernel import (
 from rlx_mlir.codegen.gpu.reduce import THREADS, Joins, Pass, PassBody, Sizes
 from rlx_mlir.codegen.specs import NormSpec
 
-__all__ = ["emit_norm"]
-
 Rows = Callable[[Value], list[Value]]
 """The elements of the thread's columns at a place along the axis, f32."""
 

@@ -18,8 +18,6 @@ from rlx_mlir.codegen.gpu.epilogue import elementwise
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.row_graph import PEAK, Graph, Node, RowProgram, split_rows
 
-__all__ = ["PointwiseConfig", "emit_pointwise"]
-
 _KINDS = ("load", "scalar", "const", "map", "compare", "round")
 
 

@@ -19,8 +19,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_k
 from rlx_mlir.codegen.gpu.reduce import THREADS, WARP, Joins
 from rlx_mlir.codegen.specs import PoolSpec
 
-__all__ = ["emit_pool"]
-
 #: Pixels of a window that stand one after the other in the code at most, and of one that a warp shares at least.
 UNROLLED, SHARED = 16, 64
 

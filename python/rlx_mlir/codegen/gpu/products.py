@@ -20,8 +20,6 @@ from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.formats.planes import plane_layout
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = ["emit_product", "emit_product_hopper"]
-
 
 def emit_product(
     spec: ProductSpec, chip: str, constants: frozenset[int] = frozenset(), choices: Chosen = NOTHING_CHOSEN

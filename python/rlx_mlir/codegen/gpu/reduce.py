@@ -31,8 +31,6 @@ from rlx_mlir.codegen.gpu.kernel import (
 from rlx_mlir.codegen.specs import ReduceSpec
 from rlx_mlir.codegen.structures import pairwise
 
-__all__ = ["Joins", "Pass", "PassBody", "Sizes", "emit_reduce", "launch_pass", "parts_of", "write_pass"]
-
 THREADS = 256
 WARP = 32
 #: Blocks that are worth cutting the length into parts for, and what a part is long at least.

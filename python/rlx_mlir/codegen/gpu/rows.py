@@ -32,8 +32,6 @@ from rlx_mlir.codegen.row_graph import (
     split_rows,
 )
 
-__all__ = ["RowTiling", "choose_tiling", "emit_rows"]
-
 #: Elements of a row that one thread holds at most; they are unrolled.
 MOST_ELEMENTS = 64
 #: Elements of a row that one thread holds if the row is no longer than a block takes.

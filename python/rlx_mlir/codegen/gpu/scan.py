@@ -27,8 +27,6 @@ from rlx_mlir.codegen.gpu.kernel import (
 from rlx_mlir.codegen.gpu.reduce import THREADS, WARP, Joins, Pass, Sizes, launch_pass, parts_of, write_pass
 from rlx_mlir.codegen.specs import ScanSpec
 
-__all__ = ["emit_scan", "running_of_block"]
-
 #: Steps of a column whose loads are under way together.
 UNROLL = 8
 

@@ -27,8 +27,6 @@ from rlx_mlir.codegen.gpu.kernel import (
 )
 from rlx_mlir.codegen.specs import MoveSpec
 
-__all__ = ["emit_transpose"]
-
 #: Elements of a tile's side in shared memory, and rows of threads of its block.
 SIDE, DEEP = 32, 8
 #: Threads of a warp along the result's last axis, and along the input's.

@@ -16,8 +16,6 @@ from rlx_mlir.lowering.kernel_specs import read_attention, read_product
 from rlx_mlir.tuning.choices import AT, changes_bits
 from rlx_mlir.tuning.gpu import CHANGE_BITS
 
-__all__ = ["list_candidates"]
-
 Shape = tuple[int, ...]
 #: Parts of the keys that are tried.
 _PARTS = (2, 4, 8, 16, 32, 64, 128)
