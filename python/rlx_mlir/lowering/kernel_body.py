@@ -28,6 +28,14 @@ def element_name(value: ir.Value) -> str:
     return str(ir.RankedTensorType(value.type).element_type)
 
 
+def constant_value(value: ir.Value) -> int | None:
+    """The number that an index value is, None where it isn't a constant."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return None
+    return int(ir.IntegerAttr(owner.attributes["value"]).value)
+
+
 def constant_number(op: ir.AnyOp) -> float:
     """The one number of a constant; UnsupportedByTemplate where its elements differ."""
     value = op.attributes["value"]
