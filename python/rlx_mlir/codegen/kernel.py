@@ -38,10 +38,7 @@ def in_order(values: Sequence[Value], order: tuple[int, ...]) -> list[Value]:
 
 def row_count(em: Emitter, x: Value) -> Index:
     """M of x [..., K]."""
-    count: Index = 1
-    for axis in range(len(shape_of(x.type)) - 1):
-        count = count * em.dim(x, axis)
-    return count
+    return em.dims(x, range(len(shape_of(x.type)) - 1))
 
 
 def batch_element(number: Index, sizes: Sequence[Index], shape: Sequence[int | None]) -> Index:

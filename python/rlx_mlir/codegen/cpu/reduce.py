@@ -206,15 +206,9 @@ class _Reduction:
         self.lanes, self.type = target.lanes(config.wide), target.vector(config.wide)
         self.narrow = with_element(self.type, config.element)
         rank = len(shape_of(x.type))
-        self.outer = self._product(range(config.first))
-        self.length = self._product(range(config.first, config.behind))
-        self.inner = self._product(range(config.behind, rank))
-
-    def _product(self, axes: range) -> Index:
-        total: Index = 1
-        for axis in axes:
-            total = total * self.em.dim(self.x, axis)
-        return total
+        self.outer = em.dims(x, range(config.first))
+        self.length = em.dims(x, range(config.first, config.behind))
+        self.inner = em.dims(x, range(config.behind, rank))
 
     @property
     def units(self) -> Index:

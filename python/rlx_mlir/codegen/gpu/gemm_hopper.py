@@ -226,10 +226,7 @@ class Schedule:
         if self.gemm.m is not None:
             return self.gemm.m
         rank = len(self.gemm.x_shape)
-        count: Index = 1
-        for axis in range(rank - 2 if self.gemm.batched else 0, rank - 1):
-            count = count * em.dim(x, axis)
-        return count
+        return em.dims(x, range(rank - 2 if self.gemm.batched else 0, rank - 1))
 
     def take(self, em: HostEmitter, rows: Index, scratch: Scratch) -> list[Value | None]:
         """The scratch memory of each choice, where it cuts K."""
