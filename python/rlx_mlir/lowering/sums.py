@@ -97,16 +97,18 @@ def _index(value: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), value)
 
 
-def compensated(total: ir.Value, lost: ir.Value, own: ir.Value) -> list[ir.Value]:
-    """A sum with one number more, and with what that addition loses added to what those before lost."""
+def compensated(carried: Sequence[ir.Value], own: ir.Value) -> list[ir.Value]:
+    """A sum with one number more, and with what that addition loses added to what those before lost: `carried` both."""
+    total, lost = carried
     after = arith.addf(total, own)
     moved = arith.subf(after, total)
     error = arith.addf(arith.subf(total, arith.subf(after, moved)), arith.subf(own, moved))
     return [after, arith.addf(lost, error)]
 
 
-def with_lost(total: ir.Value, lost: ir.Value) -> ir.Value:
+def with_lost(carried: Sequence[ir.Value]) -> ir.Value:
     """A sum with what its additions lost."""
+    total, lost = carried
     # Differences of infinities are NaN: then the sum is what it is.
     known = arith.cmpf(arith.CmpFPredicate.ORD, lost, lost)
     return arith.select(known, arith.addf(total, lost), total)
@@ -166,8 +168,8 @@ class _Sum:
             if self.word == "arith.mulf":
                 scf.YieldOp([arith.mulf(loop.inner_iter_args[0], own)])
             else:
-                scf.YieldOp(compensated(*loop.inner_iter_args, own))
-        return loop.results[0] if self.word == "arith.mulf" else with_lost(*loop.results)
+                scf.YieldOp(compensated(loop.inner_iter_args, own))
+        return loop.results[0] if self.word == "arith.mulf" else with_lost(loop.results)
 
     def _block(self, parts: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
         """One block: partial sums, then those joined in pairs."""

@@ -307,8 +307,8 @@ class _Nest:
                 inner = list(loops)
                 inner[self.reduced[-1]] = turns.induction_variable
                 scf.YieldOp(self._reduce(inner, list(turns.inner_iter_args), []))
-            scf.YieldOp(compensated(*blocks.inner_iter_args, turns.results[0]))
-        return [with_lost(*blocks.results)]
+            scf.YieldOp(compensated(blocks.inner_iter_args, turns.results[0]))
+        return [with_lost(blocks.results)]
 
     def _compute(self, loops: list[ir.Value], accumulated: Sequence[ir.Value | None]) -> list[ir.Value]:
         """Moves the nest's operations to the insertion point; gives their results."""
