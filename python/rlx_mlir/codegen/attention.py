@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from rlx_mlir.codegen.emit import Emitter, Index, Value
 from rlx_mlir.codegen.specs.attention import AttentionSpec
 
-__all__ = ["LOG2_E", "NEGATIVE_INFINITY", "AttentionKernel", "KeyRange"]
-
 NEGATIVE_INFINITY = float("-inf")
 LOG2_E = math.log2(math.e)
 

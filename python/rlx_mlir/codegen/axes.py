@@ -10,8 +10,6 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of
 from rlx_mlir.codegen.specs import BroadcastSpec
 
-__all__ = ["Axis", "joined_axes"]
-
 
 @dataclass(frozen=True)
 class Axis:

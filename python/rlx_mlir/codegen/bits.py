@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from rlx_mlir.codegen.emit import Value
 
-__all__ = ["every_byte", "joined", "word_of"]
-
 
 def word_of(bits: int) -> int:
     """32 bits as a signed number, as constants of i32 are."""

@@ -12,8 +12,6 @@ from typing import Protocol
 
 from rlx_mlir.codegen.emit import Emitter, Value, element_of, with_element
 
-__all__ = ["BITS", "COMPARISONS", "FLOAT8", "HALVES", "Halves", "compare", "convert", "is_unsigned", "register_type"]
-
 HALVES = ("f16", "bf16")
 _FLOATS = ("f32", "f64", *HALVES)
 _INTEGER_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "ui8": 8, "ui16": 16, "ui32": 32}

@@ -26,28 +26,13 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Generic, overload
 
 import numpy as np
 
 from rlx_mlir.codegen.structures import Nested, Structure, described, flatten, unflatten
-
-__all__ = [
-    "Branch",
-    "Emitter",
-    "Index",
-    "Loop",
-    "Operand",
-    "Switch",
-    "Value",
-    "element_of",
-    "memref",
-    "shape_of",
-    "vec",
-    "with_element",
-]
 
 
 class Value(str):
@@ -326,10 +311,6 @@ class Emitter:
     def line(self, text: str) -> None:
         """Appends one line at the present indentation."""
         self._lines.append("  " * self._depth + text)
-
-    def comment(self, text: str) -> None:
-        """Appends a comment line: it says in the IR why the next operations stand there."""
-        self.line(f"// {text}")
 
     def indent(self) -> None:
         self._depth += 1
@@ -690,6 +671,13 @@ class Emitter:
         if size is not None:
             return size
         return self.op(f"memref.dim {buffer}, {self.const(axis)} : {buffer.type}", "index", "dim")
+
+    def dims(self, buffer: Value, axes: Iterable[int]) -> Index:
+        """The product of some sizes of a buffer; 1 of none."""
+        count: Index = 1
+        for axis in axes:
+            count = count * self.dim(buffer, axis)
+        return count
 
     def view(self, bytes_: Value, offset: Index, shape: Sequence[Index], element: str) -> Value:
         """A part of a byte buffer (1-D, i8) from byte `offset` on, as a buffer of `shape` and `element`."""

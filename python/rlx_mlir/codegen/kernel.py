@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
 
-__all__ = ["Buffers", "Scratch", "batch_element", "in_order", "position_of", "row_count", "signature_of"]
-
 #: Beyond the positions of every table, and a float of any kind.
 _FAR = float(1 << 62)
 
@@ -40,10 +38,7 @@ def in_order(values: Sequence[Value], order: tuple[int, ...]) -> list[Value]:
 
 def row_count(em: Emitter, x: Value) -> Index:
     """M of x [..., K]."""
-    count: Index = 1
-    for axis in range(len(shape_of(x.type)) - 1):
-        count = count * em.dim(x, axis)
-    return count
+    return em.dims(x, range(len(shape_of(x.type)) - 1))
 
 
 def batch_element(number: Index, sizes: Sequence[Index], shape: Sequence[int | None]) -> Index:

@@ -12,23 +12,6 @@ from rlx_mlir.codegen.emit import Emitter, Operand, Value, element_of, shape_of,
 from rlx_mlir.mir.algebra import Op, Primitive
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, of_arity
 
-__all__ = [
-    "ELEMENTWISE",
-    "IDENTITY",
-    "RULES",
-    "SWIGLU",
-    "UNARY",
-    "Argument",
-    "Broadcast",
-    "Program",
-    "Ref",
-    "Step",
-    "Rule",
-    "emit_elementwise",
-    "unary_functions",
-]
-
-
 Unary = Callable[[Emitter, Value], Value]
 
 

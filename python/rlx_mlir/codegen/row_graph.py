@@ -13,24 +13,6 @@ from rlx_mlir.codegen.conversions import COMPARISONS
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
 from rlx_mlir.codegen.program import ELEMENTWISE
 
-__all__ = [
-    "PEAK",
-    "REDUCTIONS",
-    "ColumnLoop",
-    "Graph",
-    "Node",
-    "Operand",
-    "Plan",
-    "Result",
-    "Role",
-    "Rope",
-    "RowProgram",
-    "Sink",
-    "Step",
-    "rows_of",
-    "split_rows",
-]
-
 Role = Literal["row", "vector", "scalar", "periodic", "table", "pos", "tied"]
 FLOATS = ("f32", "f16", "bf16")
 PEAK = "peak"

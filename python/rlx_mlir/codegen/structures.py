@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Nested", "Structure", "described", "flatten", "mapped", "named", "pairwise", "unflatten"]
-
 Structure = TypeVar("Structure")
 
 #: A structure, or a part of one: which of those above it is made of, only who makes it knows.

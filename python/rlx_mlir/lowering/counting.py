@@ -154,6 +154,3 @@ def _kernel_work(kernel: ir.AnyOp, operands: Sequence[Shape]) -> tuple[WorkSizes
         flops, sum(read.values(), nothing), sum((size for value, size in written.items() if value in given), nothing)
     )
     return work, [shapes[value] for value in terminator.operands]
-
-
-__all__ = ["POSITION", "CountedCall", "WorkSizes", "counted_calls", "counted_work"]

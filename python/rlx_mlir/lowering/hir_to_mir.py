@@ -180,23 +180,10 @@ def lower_attention(op: hir.AttentionOp, rewriter: Rewriter) -> None:
         keys = mir.cache_update(op.k_cache, op.k, op.pos, scheme=op.k_scheme)
         values = mir.cache_update(op.v_cache, op.v, op.pos, scheme=op.v_scheme)
         caches = (keys, values)
-    result = mir.attention(
-        op.q,
-        keys,
-        values,
-        mask=op.mask,
-        pos=op.pos,
-        sinks=op.sinks,
-        num_heads=op.num_heads,
-        num_kv_heads=op.num_kv_heads,
-        head_dim=op.head_dim,
-        mask_kind=op.mask_kind,
-        window=op.window,
-        scale=op.scale,
-        softcap=op.softcap,
-        k_scheme=op.k_scheme,
-        v_scheme=op.v_scheme,
-    )
+    heads = ("num_heads", "num_kv_heads", "head_dim")
+    scores = ("mask", "mask_kind", "window", "pos", "sinks", "scale", "softcap")
+    same = {name: getattr(op, name) for name in (*heads, *scores, "k_scheme", "v_scheme")}
+    result = mir.attention(op.q, keys, values, **same)
     rewriter.replace(op, result, *caches)
 
 

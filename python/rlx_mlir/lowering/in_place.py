@@ -10,8 +10,6 @@ from rlx_mlir.lowering.regions import is_carried_as
 from rlx_mlir.mir.control import REGIONS
 from rlx_mlir.semantics.function import is_parameter
 
-__all__ = ["is_in_place", "is_overwritten"]
-
 
 def is_in_place(old: ir.Value, new: ir.Value) -> bool:
     """Whether memory may be overwritten: of an input that nothing else reads, whose new value is returned.

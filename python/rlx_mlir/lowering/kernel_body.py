@@ -11,8 +11,6 @@ from rlx_mlir.lowering.functions import memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, shape_of
 from rlx_mlir.rewriting import operations
 
-__all__ = ["body_of", "buffer_of", "constant_number", "element_name", "known_sizes", "rounding_of"]
-
 
 def body_of(kernel: ir.AnyOp) -> tuple[list[ir.AnyOp], list[ir.Value]]:
     """The kernel's operations, and the values that it returns."""
@@ -28,6 +26,14 @@ def known_sizes(value: ir.Value) -> tuple[int | None, ...]:
 def element_name(value: ir.Value) -> str:
     """The element type of a tensor, as MLIR writes it."""
     return str(ir.RankedTensorType(value.type).element_type)
+
+
+def constant_value(value: ir.Value) -> int | None:
+    """The number that an index value is, None where it isn't a constant."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return None
+    return int(ir.IntegerAttr(owner.attributes["value"]).value)
 
 
 def constant_number(op: ir.AnyOp) -> float:

@@ -16,11 +16,9 @@ from rlx_mlir.lowering.functions import CLASS, KERNEL, ROLE
 from rlx_mlir.lowering.fuse import producer
 from rlx_mlir.lowering.groups import Group
 from rlx_mlir.lowering.in_place import is_in_place, is_overwritten
-from rlx_mlir.lowering.parameters import clone_into
+from rlx_mlir.lowering.parameters import fill_function
 from rlx_mlir.rewriting import identity
 from rlx_mlir.semantics.function import symbols_in
-
-__all__ = ["KernelLibrary"]
 
 #: Classes whose kernels may write a result into the memory of an operand.
 _TIED = ("rows", "cache", "sample", GENERIC)
@@ -78,11 +76,7 @@ class KernelLibrary:
         attributes = kernel.operation.attributes
         attributes[ROLE] = ir.StringAttr.get(KERNEL)
         attributes[CLASS] = ir.StringAttr.get(group.kind)
-        block = kernel.add_entry_block()
-        mapping = dict(zip(inputs, block.arguments, strict=True))
-        with ir.InsertionPoint(block):
-            clone_into(ops, mapping)
-            func.ReturnOp([mapping[v] for v in outputs])
+        fill_function(ops, inputs, outputs, kernel)
         if any(number >= 0 for number in tied):
             attributes[TIED] = ir.DenseI64ArrayAttr.get(tied)
         name = self._free_name(_stem(group))

@@ -237,25 +237,9 @@ def _form_groups(
     groups: list[Group] = []
     epilogues = Epilogues(block, taken, alone=gathers)
     for op in ops:
-        if isinstance(op.opview, PRODUCTS) and identity(op) not in taken:
-            group = Group("gemm", epilogues.of_product(op))
+        if (group := _group_around(op, ops, dims, taken, epilogues, gathers=gathers)) is not None:
             taken |= group.members
             groups.append(group)
-        elif isinstance(op.opview, mir.ConvOp) and (found := _depthwise(op)):
-            groups.append(Group("conv", found))
-            taken |= groups[-1].members
-        elif not gathers and isinstance(op.opview, mir.ConvOp):
-            groups.append(Group("conv2d", _convolution(op.opview, taken, dims)))
-            taken |= groups[-1].members
-        elif isinstance(op.opview, mir.FftOp) and (found := _spectrum(op, ops)):
-            groups.append(Group("fft", found))
-            taken |= groups[-1].members
-        elif gathers and isinstance(op.opview, mir.GatherOp):
-            groups.append(Group("gather", _gather_with_followers(op, taken)))
-            taken |= groups[-1].members
-        elif gathers and isinstance(op.opview, mir.WhereOp) and identity(op) not in taken:
-            groups.append(Group("broadcast", _with_condition(op, taken)))
-            taken |= groups[-1].members
     rows: Group | None = None
     space: RowSpace | None = None
     elements: Group | None = None
@@ -302,6 +286,35 @@ def _form_groups(
     for group in groups:
         group.ops.sort(key=lambda op: order[identity(op)])
     return sorted(groups, key=lambda group: order[identity(group.ops[-1])])
+
+
+def _group_around(
+    op: ir.AnyOp,
+    ops: Sequence[ir.Operation],
+    dims: dict[ir.Value, Dims],
+    taken: set[int],
+    epilogues: Epilogues,
+    *,
+    gathers: bool,
+) -> Group | None:
+    """An operation with those around it that its kernel takes in; None where it isn't of such a kind.
+
+    taken: what groups before have. The others are as of `_form_groups`.
+    """
+    view, is_taken = op.opview, identity(op) in taken
+    if isinstance(view, PRODUCTS) and not is_taken:
+        return Group("gemm", epilogues.of_product(op))
+    if isinstance(view, mir.ConvOp) and (found := _depthwise(op)):
+        return Group("conv", found)
+    if isinstance(view, mir.ConvOp) and not gathers:
+        return Group("conv2d", _convolution(view, taken, dims))
+    if isinstance(view, mir.FftOp) and (found := _spectrum(op, ops)):
+        return Group("fft", found)
+    if gathers and isinstance(view, mir.GatherOp):
+        return Group("gather", _gather_with_followers(op, taken))
+    if gathers and isinstance(view, mir.WhereOp) and not is_taken:
+        return Group("broadcast", _with_condition(op, taken))
+    return None
 
 
 def _is_row_wise_op(op: ir.AnyOp) -> bool:
@@ -409,52 +422,41 @@ def _reads(op: ir.AnyOp, group: Group) -> bool:
     return any(not isinstance(v.owner, ir.Block) and identity(v.owner) in members for v in op.operands)
 
 
+#: Classes of kernels of one operation, and the operations whose kernels are of these.
+_OF_ONE: dict[type[ir.OpView], str] = {
+    operation: kind
+    for kind, operations_of_kind in (
+        ("attention", (mir.AttentionOp,)),
+        ("quantize", (mir.BlockQuantizeOp,)),
+        ("recurrence", (mir.GatedDeltaNetOp,)),
+        ("state_space", (mir.SelectiveScanOp,)),
+        ("top_k", (mir.TopKOp,)),
+        ("gather", (mir.GatherOp,)),
+        ("move", (mir.TransposeOp, mir.NarrowOp, mir.SliceOp, mir.ConcatOp, mir.ExpandOp)),
+        ("broadcast", (mir.IotaOp,)),
+        (OWN, (mir.CustomOp,)),
+        ("conv2d", (mir.ConvOp,)),
+        ("pool", (mir.PoolOp,)),
+        ("solve", (mir.DenseSolveOp, mir.BatchedDenseSolveOp)),
+        ("fft", (mir.FftOp,)),
+        ("grouped", (mir.GroupedMatmulOp, mir.DequantGroupedMatmulOp, mir.GroupedBlockDotOp)),
+        ("loss", (mir.SoftmaxCrossEntropyWithLogitsOp, mir.SoftmaxCrossEntropyBackwardOp)),
+        ("q_matmul", (mir.QMatmulOp,)),
+        ("reduce", (mir.ReduceOp,)),
+        ("scan", (mir.CumsumOp,)),
+        ("norm", (mir.RmsNormOp, mir.LayerNormOp, mir.SoftmaxOp)),  # along another axis than the last
+        ("group_norm", (mir.GroupNormOp,)),
+    )
+    for operation in operations_of_kind
+}
+
+
 def _single_class(view: ir.AnyOp) -> str:
-    if isinstance(view, mir.AttentionOp):
-        return "attention"
     if isinstance(view, mir.CacheUpdateOp) and view.scheme is not None and is_in_place(view.cache, view.result):
         return "cache"
-    if isinstance(view, mir.BlockQuantizeOp):
-        return "quantize"
-    if isinstance(view, mir.GatedDeltaNetOp):
-        return "recurrence"
-    if isinstance(view, mir.SelectiveScanOp):
-        return "state_space"
-    if isinstance(view, mir.TopKOp):
-        return "top_k"
     if isinstance(view, mir.SampleOp) and is_in_place(view.chosen, view.chosen_out):
         return "sample"
-    if isinstance(view, mir.GatherOp):
-        return "gather"
-    if isinstance(view, mir.TransposeOp | mir.NarrowOp | mir.SliceOp | mir.ConcatOp | mir.ExpandOp):
-        return "move"
-    if view.operation.name in BROADCASTS or isinstance(view, mir.IotaOp):
-        return "broadcast"
-    if isinstance(view, mir.CustomOp):
-        return OWN
-    if isinstance(view, mir.ConvOp):
-        return "conv2d"
-    if isinstance(view, mir.PoolOp):
-        return "pool"
-    if isinstance(view, mir.DenseSolveOp | mir.BatchedDenseSolveOp):
-        return "solve"
-    if isinstance(view, mir.FftOp):
-        return "fft"
-    if isinstance(view, mir.GroupedMatmulOp | mir.DequantGroupedMatmulOp | mir.GroupedBlockDotOp):
-        return "grouped"
-    if isinstance(view, mir.SoftmaxCrossEntropyWithLogitsOp | mir.SoftmaxCrossEntropyBackwardOp):
-        return "loss"
-    if isinstance(view, mir.QMatmulOp):
-        return "q_matmul"
-    if isinstance(view, mir.ReduceOp):
-        return "reduce"
-    if isinstance(view, mir.CumsumOp):
-        return "scan"
-    if isinstance(view, mir.RmsNormOp | mir.LayerNormOp | mir.SoftmaxOp):
-        return "norm"  # along another axis than the last
-    if isinstance(view, mir.GroupNormOp):
-        return "group_norm"
-    return GENERIC
+    return "broadcast" if view.operation.name in BROADCASTS else _OF_ONE.get(type(view), GENERIC)
 
 
 def _depthwise(op: ir.AnyOp) -> list[ir.AnyOp]:

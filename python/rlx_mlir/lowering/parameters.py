@@ -344,7 +344,7 @@ def hoist_params(module: ir.Operation) -> None:
             [dictionary(mir__name=ir.StringAttr.get(label)) for label in labels]
         )
         moved = [op for op in operations(function, nested=False) if identity(op) in hoisted or identity(op) in needed]
-        _move(moved, sources, escaping, prepare)
+        fill_function(moved, sources, escaping, prepare)
         for value, label in zip(escaping, labels, strict=True):
             argument = block.add_argument(value.type, function.operation.location)
             attributes.append(dictionary(mir__name=ir.StringAttr.get(label), mir__kind=ir.StringAttr.get("param")))
@@ -457,7 +457,7 @@ def _labels(values: list[ir.Value], names: dict[int, str | None]) -> list[str]:
     return labels
 
 
-def _move(ops: list[ir.AnyOp], sources: list[ir.Value], escaping: list[ir.Value], target: ir.AnyOp) -> None:
+def fill_function(ops: list[ir.AnyOp], sources: list[ir.Value], escaping: list[ir.Value], target: ir.AnyOp) -> None:
     """Clones the operations into the empty function, which returns the escaping values."""
     block = target.add_entry_block()
     mapping = dict(zip(sources, block.arguments, strict=True))

@@ -98,6 +98,3 @@ def signature(name: str, kinds: Sequence[tuple[int, Sequence[int]]], relation_wo
         f"llvm.mlir.global external constant @{name}_signature(dense<[{listed}]> : tensor<{len(words)}xi64>) "
         f": !llvm.array<{len(words)} x i64>\n"
     )
-
-
-__all__ = ["RELATIONS", "relations", "signature"]

@@ -20,6 +20,7 @@ from mlir.dialects import arith, memref, scf
 
 from rlx_mlir import ir
 from rlx_mlir.lowering.donation import TIED
+from rlx_mlir.lowering.kernel_body import constant_value
 from rlx_mlir.lowering.kernels import EXTRA_ARGUMENTS, TEMPLATE
 from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.rewriting import compiler_pass, operations
@@ -182,18 +183,11 @@ def _is_followed(op: ir.AnyOp) -> bool:
 def _chain(op: ir.AnyOp | None) -> list[ir.AnyOp]:
     """The loop, and those that stand in it and in one another."""
     loops: list[ir.AnyOp] = []
-    while op is not None and op.name == "scf.for" and _constant(op.operands[2]) == 1:
+    while op is not None and op.name == "scf.for" and constant_value(op.operands[2]) == 1:
         loops.append(op)
         inner = [o for o in operations(op, nested=False) if not (_is_pure(o) or o.name in BETWEEN)]
         op = inner[0] if len(inner) == 1 else None
     return loops
-
-
-def _constant(value: ir.Value) -> int | None:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    return int(ir.IntegerAttr(owner.attributes["value"]).value)
 
 
 # -- which loops are cut ----------------------------------------------------------------------------------------------
@@ -362,7 +356,8 @@ class _Plan:
             start = base
         for number, loop in self.cut.items():
             with ir.InsertionPoint(loop), loop.location:
-                loop.operands[0] = start if _constant(loop.operands[0]) == 0 else arith.maxsi(loop.operands[0], start)
+                lower = loop.operands[0]
+                loop.operands[0] = start if constant_value(lower) == 0 else arith.maxsi(lower, start)
                 loop.operands[1] = arith.minsi(loop.operands[1], stop)
             if base is not None and shrinking[number]:
                 _count_from(base, loop, shrinking[number])
@@ -453,7 +448,7 @@ def _views(root: ir.Value, dim: int) -> list[tuple[ir.Value, int]] | None:
             user = use.owner.operation
             if user.name in ("memref.load", "memref.store"):
                 continue
-            if user.name == "memref.dim" and _constant(user.operands[1]) not in (None, own):
+            if user.name == "memref.dim" and constant_value(user.operands[1]) not in (None, own):
                 continue
             if dynamic or user.name not in ("memref.collapse_shape", "memref.expand_shape"):
                 return None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from mlir.dialects import arith, memref, scf
 
 from rlx_mlir import ir
+from rlx_mlir.lowering.kernel_body import constant_value
 from rlx_mlir.lowering.split import is_generic
 from rlx_mlir.rewriting import compiler_pass, operations
 
@@ -71,9 +72,9 @@ def _read(loop: ir.AnyOp) -> _Sum | None:
             return None
     if len(set(chain)) != 1:
         return None
-    low, high = (_number(loop.operands[i]) for i in (0, 1))
+    low, high = (constant_value(loop.operands[i]) for i in (0, 1))
     length = None if low is None or high is None else high - low
-    if _number(loop.operands[2]) != 1 or (length is not None and length < 2 * FEW_LANES):
+    if constant_value(loop.operands[2]) != 1 or (length is not None and length < 2 * FEW_LANES):
         return None
     return _Sum(loop, loads[0], store, chain[0], length)
 
@@ -92,15 +93,25 @@ def _leads_to(value: ir.Value, load: ir.AnyOp, ops: Sequence[ir.AnyOp]) -> bool:
     return any(_leads_to(v, load, ops) for v in op.operands)
 
 
-def _number(value: ir.Value) -> int | None:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    return int(ir.IntegerAttr(owner.attributes["value"]).value)
-
-
 def _index(value: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), value)
+
+
+def compensated(carried: Sequence[ir.Value], own: ir.Value) -> list[ir.Value]:
+    """A sum with one number more, and with what that addition loses added to what those before lost: `carried` both."""
+    total, lost = carried
+    after = arith.addf(total, own)
+    moved = arith.subf(after, total)
+    error = arith.addf(arith.subf(total, arith.subf(after, moved)), arith.subf(own, moved))
+    return [after, arith.addf(lost, error)]
+
+
+def with_lost(carried: Sequence[ir.Value]) -> ir.Value:
+    """A sum with what its additions lost."""
+    total, lost = carried
+    # Differences of infinities are NaN: then the sum is what it is.
+    known = arith.cmpf(arith.CmpFPredicate.ORD, lost, lost)
+    return arith.select(known, arith.addf(total, lost), total)
 
 
 @dataclass
@@ -157,17 +168,8 @@ class _Sum:
             if self.word == "arith.mulf":
                 scf.YieldOp([arith.mulf(loop.inner_iter_args[0], own)])
             else:
-                total, lost = loop.inner_iter_args
-                after = arith.addf(total, own)
-                moved = arith.subf(after, total)
-                error = arith.addf(arith.subf(total, arith.subf(after, moved)), arith.subf(own, moved))
-                scf.YieldOp([after, arith.addf(lost, error)])
-        if self.word == "arith.mulf":
-            return loop.results[0]
-        total, lost = loop.results
-        # Differences of infinities are NaN: then the sum is what it is.
-        known = arith.cmpf(arith.CmpFPredicate.ORD, lost, lost)
-        return arith.select(known, arith.addf(total, lost), total)
+                scf.YieldOp(compensated(loop.inner_iter_args, own))
+        return loop.results[0] if self.word == "arith.mulf" else with_lost(loop.results)
 
     def _block(self, parts: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
         """One block: partial sums, then those joined in pairs."""

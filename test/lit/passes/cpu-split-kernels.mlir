@@ -143,6 +143,91 @@ func.func private @whole.units(%x: memref<8192xf32>, %y: memref<8192xf32>) -> in
 
 // -----
 
+/// 16 rows are one block: what they keep stays as it is, and there is no loop over blocks.
+// CHECK-LABEL: func private @block.body(
+//  CHECK-SAME:   memref<16xf32>, %[[BEGIN:[a-z0-9]+]]: index
+//       CHECK:   memref.alloc() : memref<16x1024xf32>
+//       CHECK:   scf.for %{{.+}} = %[[BEGIN]] to %[[STOP:.+]] step %c1 {
+//  CHECK-NEXT:     scf.for %{{.+}} = %c0 to %c1024 step %c1 {
+//       CHECK:   scf.for %{{.+}} = %[[BEGIN]] to %[[STOP]] step %c1 {
+// CHECK-LABEL: func private @block.units(
+func.func private @block.body(%x: memref<16x1024xf32>, %y: memref<16xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {mir.template = "generic: a reason"} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c16 = arith.constant 16 : index
+  %c1024 = arith.constant 1024 : index
+  %t = memref.alloc() : memref<16x1024xf32>
+  scf.for %i = %c0 to %c16 step %c1 {
+    scf.for %k = %c0 to %c1024 step %c1 {
+      %a = memref.load %x[%i, %k] : memref<16x1024xf32>
+      %b = math.exp %a : f32
+      memref.store %b, %t[%i, %k] : memref<16x1024xf32>
+    }
+  }
+  scf.for %i = %c0 to %c16 step %c1 {
+    scf.for %k = %c0 to %c1024 step %c1 {
+      %a = memref.load %t[%i, %k] : memref<16x1024xf32>
+      %b = memref.load %y[%i] : memref<16xf32>
+      %c = arith.addf %a, %b : f32
+      memref.store %c, %y[%i] : memref<16xf32>
+    }
+  }
+  return
+}
+func.func private @block.units(%x: memref<16x1024xf32>, %y: memref<16xf32>) -> index attributes {mir.template = "generic: a reason"} {
+  %c1 = arith.constant 1 : index
+  return %c1 : index
+}
+
+// -----
+
+/// A nest that runs in each call writes again what a nest before it, which is cut, has read: blocks would come after
+/// both, so that there are none, and what lies along the cut stays whole.
+// CHECK-LABEL: func private @written_again.body(
+//   CHECK-NOT:   memref<16xf32>
+//       CHECK:   return
+// CHECK-LABEL: func private @written_again.units(
+//       CHECK:   arith.constant 512 : index
+func.func private @written_again.body(%x: memref<8192xf32>, %y: memref<8192xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {mir.template = "generic: a reason"} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = arith.constant 8192 : index
+  %t = memref.alloc() : memref<8192xf32>
+  %u = memref.alloc() : memref<8192xf32>
+  scf.for %i = %c0 to %n step %c1 {
+    %a = memref.load %x[%i] : memref<8192xf32>
+    memref.store %a, %t[%i] : memref<8192xf32>
+  }
+  scf.for %i = %c0 to %n step %c1 {
+    scf.for %j = %c0 to %n step %c1 {
+      %a = memref.load %t[%j] : memref<8192xf32>
+      %b = memref.load %u[%i] : memref<8192xf32>
+      %c = arith.addf %a, %b : f32
+      memref.store %c, %u[%i] : memref<8192xf32>
+    }
+  }
+  scf.for %i = %c0 to %n step %c1 {
+    %a = memref.load %x[%i] : memref<8192xf32>
+    %b = math.exp %a : f32
+    memref.store %b, %t[%i] : memref<8192xf32>
+  }
+  scf.for %i = %c0 to %n step %c1 {
+    scf.for %j = %c0 to %n step %c1 {
+      %a = memref.load %t[%j] : memref<8192xf32>
+      %b = memref.load %u[%i] : memref<8192xf32>
+      %c = arith.mulf %a, %b : f32
+      memref.store %c, %y[%i] : memref<8192xf32>
+    }
+  }
+  return
+}
+func.func private @written_again.units(%x: memref<8192xf32>, %y: memref<8192xf32>) -> index attributes {mir.template = "generic: a reason"} {
+  %c1 = arith.constant 1 : index
+  return %c1 : index
+}
+
+// -----
+
 /// Each element needs the one before it; one result changes an operand in place; a template has units of its own.
 // CHECK-LABEL: func private @no_cut_scan.units(
 //       CHECK:   arith.constant 1 : index

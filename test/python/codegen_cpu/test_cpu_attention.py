@@ -38,6 +38,7 @@ class Case(Problem):
     bits: int | str | None = None
     broadcast: bool = False
     full: bool = False
+    one_row: bool = False  # of a mask, which is every query's
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -54,7 +55,7 @@ class Case(Problem):
     def mask_shape(self) -> tuple[int, ...] | None:
         batch = 1 if self.broadcast else self.batch
         if self.kind == "bias" or self.full:
-            return (batch, 1 if self.broadcast else self.heads, self.queries, self.keys)
+            return (batch, 1 if self.broadcast else self.heads, 1 if self.one_row else self.queries, self.keys)
         return (batch, self.keys) if self.kind == "custom" else None
 
     def spec(self) -> AttentionSpec:
@@ -73,7 +74,7 @@ class Case(Problem):
             if self.dynamic:
                 sizes[-1] = None
                 sizes[0] = sizes[0] if self.broadcast else None
-                if len(sizes) == 4 and self.queries != 1:
+                if len(sizes) == 4 and self.queries != 1 and not self.one_row:
                     sizes[2] = None
             mask = memref(sizes, self.element)
         # Sq of 1 stays static: it selects the row schedule.
@@ -128,7 +129,7 @@ class Case(Problem):
             if self.kind == "custom":
                 rows = (0 if self.broadcast else b,)
                 if self.full:
-                    rows += (0 if self.broadcast else h, i)
+                    rows += (0 if self.broadcast else h, 0 if self.one_row else i)
                 seen = seen[rest[0][rows][seen] >= 0.5]
             if seen.size == 0:
                 continue
@@ -137,7 +138,8 @@ class Case(Problem):
             if self.softcap is not None:
                 score = self.softcap * np.tanh(score / self.softcap)
             if self.kind == "bias":
-                score = score + rest[0][(0, 0) if self.broadcast else (b, h)][i, seen].astype(np.float64)
+                own = rest[0][(0, 0) if self.broadcast else (b, h)]
+                score = score + own[0 if self.one_row else i, seen].astype(np.float64)
             sink = -np.inf if self.sinks is None else self.sinks[h]
             largest = max(score.max(), sink)
             weight = np.exp(score - largest)
@@ -410,6 +412,12 @@ def test_a_sink_takes_all_weight_of_queries_that_see_nothing(queries: int) -> No
 @pytest.mark.parametrize("queries", [1, 4])
 def test_mask_of_size_one_broadcasts(queries: int, kind: str) -> None:
     Case(queries, 11, batch=3, kind=kind, broadcast=True).check()
+
+
+@pytest.mark.parametrize("bits", [256, "tiles"])
+@pytest.mark.parametrize("kind", ["custom", "bias"])
+def test_masks_of_one_row_are_every_query_s(kind: str, bits: int | str) -> None:
+    Case(19, 11, 4, 2, batch=2, kind=kind, full=True, one_row=True, bits=bits).check()
 
 
 @pytest.mark.parametrize(

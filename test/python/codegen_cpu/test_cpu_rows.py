@@ -13,8 +13,9 @@ import pytest
 from cpu_harness import TARGETS, Kernel, compiled, guarded
 
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.rows import Operand, Result, RowProgram, Step, emit_rows
+from rlx_mlir.codegen.cpu.rows import emit_rows
 from rlx_mlir.codegen.emit import element_of, memref, shape_of
+from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, Step
 
 BITS = sorted(TARGETS)
 WIDTHS = [1, 3, 16, 17, 576, 1000]

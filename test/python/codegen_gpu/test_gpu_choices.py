@@ -161,7 +161,7 @@ def test_candidates_are_choices(rows: int) -> None:
         rule = gemm_config.choose_by_rows(rows, 4096, 1024, tiles, "sm_90")
         assert len({str(own) for own in [*made, rule]}) == len(made) + 1 > 4
     options = {"processors": 132}
-    found = list(gemm_hopper_config.candidates(rows, 4096, 1024, **options))
+    found = list(gemm_hopper_config.candidates(Sizes(rows, 4096, 1024), 132))
     made = [gemm_hopper_config.choose_by_rows(rows, 4096, 1024, **options, choices=Chosen("k", own)) for own in found]
     rule = gemm_hopper_config.choose_by_rows(rows, 4096, 1024, **options)
     assert len({str(own) for own in [*made, rule]}) == len(made) + 1 > 4

@@ -17,6 +17,7 @@ from gpu_harness import usage
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.gemm_base import Gemm
+from rlx_mlir.codegen.gpu.gemm_config import Sizes
 from rlx_mlir.codegen.gpu.gemm_hopper import gemm_hopper
 from rlx_mlir.codegen.gpu.gemm_hopper_config import (
     SHARED_BYTES,
@@ -91,7 +92,7 @@ def product(
     ],
 )
 def test_choice_is_the_one_measured_best(shape, tiles):
-    choice = choose(*shape)
+    choice = choose(Sizes(*shape))
     assert name_of(choice.tile) in tiles
     assert (choice.splits > 1) == choice.tile.swapped
 
@@ -113,15 +114,15 @@ def test_choice_is_the_one_measured_best(shape, tiles):
 def test_model_reproduces_measured_rates(shape, tile, teraflops):
     (found,) = [t for t in TILES if name_of(t) == tile]
     m, n, k = shape
-    estimated = 2 * m * n * k / microseconds(Choice(found), m, n, k, processors=132) / 1e6
+    estimated = 2 * m * n * k / microseconds(Choice(found), Sizes(m, n, k), 132) / 1e6
     # The model has one clock; a chip half of which is idle ran 8 % faster.
     assert abs(estimated / teraflops - 1) < (0.08 if m == 512 else 0.05)
 
 
 def test_choice_follows_the_number_of_multiprocessors():
     # 1024 x 4096 is 128 tiles of 128 x 256: one wave of 132 multiprocessors, but two of 114.
-    assert name_of(choose(1024, 4096, 4096, processors=132).tile) == "128x256"
-    assert name_of(choose(1024, 4096, 4096, processors=114).tile) != "128x256"
+    assert name_of(choose(Sizes(1024, 4096, 4096), 132).tile) == "128x256"
+    assert name_of(choose(Sizes(1024, 4096, 4096), 114).tile) != "128x256"
 
 
 @pytest.mark.parametrize("products", [1, 2, 3])
@@ -131,12 +132,12 @@ def test_choices_by_rows_have_rising_limits(products):
     assert limits[-1] is None
     assert limits[:-1] == sorted(limit for limit in limits[:-1] if limit is not None)
     assert len({choice for _, choice in result}) == len(result) <= 6
-    assert choose_by_rows(77, 4096, 4096) == [(None, choose(77, 4096, 4096))]
+    assert choose_by_rows(77, 4096, 4096) == [(None, choose(Sizes(77, 4096, 4096)))]
 
 
 def test_too_many_products_have_no_tile():
     with pytest.raises(ValueError, match="no tile has accumulators for 17 products"):
-        choose(16, 64, 64, products=17)
+        choose(Sizes(16, 64, 64, products=17))
     program = Program((), (), tuple(("acc", i) for i in range(17)), 17)  # type: ignore[misc]
     with pytest.raises(UnsupportedByTemplate, match="no tile has accumulators for 17 products"):
         gemm_hopper(product(16, 64, 64, program), CHIP)

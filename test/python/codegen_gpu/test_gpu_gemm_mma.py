@@ -20,7 +20,6 @@ from rlx_mlir.codegen.gpu.gemm_config import (
     TF32_TILES,
     Choice,
     Tile,
-    choose,
     choose_by_rows,
     for_products,
     resources,
@@ -300,12 +299,13 @@ def test_constant_weights_are_read_ahead_of_the_kernels_before() -> None:
     ],
 )
 def test_choice(m: int, n: int, k: int, tile: tuple[int, int], splits: int) -> None:
-    choice = choose(m, n, k, MMA_TILES, "sm_80")
+    ((_, choice),) = choose_by_rows(m, n, k, MMA_TILES, "sm_80")
     assert ((choice.tile.bm, choice.tile.bn), choice.splits) == (tile, splits)
 
 
 def test_choice_of_two_products_keeps_the_accumulators() -> None:
-    tile = choose(4096, 4096, 4096, MMA_TILES, "sm_80", products=2).tile
+    ((_, choice),) = choose_by_rows(4096, 4096, 4096, MMA_TILES, "sm_80", products=2)
+    tile = choice.tile
     assert (tile.bm, tile.bn, tile.wn) == (128, 64, 32)
 
 

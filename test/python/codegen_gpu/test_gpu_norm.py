@@ -73,6 +73,12 @@ def test_any_axis(case: tuple[Any, ...], op: str) -> None:
         check(spec, tuple({"a": a, "b": b}.get(dim, dim) for dim in dims), "f32")
 
 
+def test_columns_of_one_element() -> None:
+    """Of a known length that is made of vectors: threads share them as columns, not as rows that lie side by side."""
+    for op in ("softmax", "layer_norm"):
+        check(spec_of(op, (3, 40, 1), 1, "f32"), (3, 40, 1), "f32")
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.quick(2)

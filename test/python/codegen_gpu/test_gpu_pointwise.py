@@ -15,7 +15,7 @@ import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.emit import memref
-from rlx_mlir.codegen.gpu.pointwise import PointwiseConfig, emit_pointwise
+from rlx_mlir.codegen.gpu.pointwise import emit_pointwise
 from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, Step
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -130,9 +130,3 @@ def program(*steps: Step, type: str = "memref<?x8xf32>", result: str = "memref<?
 def test_programs_that_aren_t_element_wise(own: RowProgram, message: str) -> None:
     with pytest.raises(UnsupportedByTemplate, match=message):
         emit_pointwise("p", own, "sm_80")
-
-
-def test_blocks_follow_from_the_configuration() -> None:
-    kernel = emit_pointwise("p", program(Step("s", "neg", ("x",))), "sm_80", config=PointwiseConfig(128, 4))
-    assert "nvvm.maxntid = array<i32: 128, 1, 1>" in kernel.device
-    assert "%c2048" in kernel.host.text, "128 threads, 4 vectors of 4 elements"

@@ -34,8 +34,6 @@ from .kernel import Finish, Scratch, write_kernel, write_shared_kernel
 from .registry import Generator
 from .target import Target
 
-__all__ = ["GENERATORS"]
-
 
 def emit_attention(name: str, spec: AttentionSpec, target: Target, kind: type[Schedule]) -> str:
     """The functions `@name.body`, `@name.units` and `@name.scratch` of a schedule, as text."""

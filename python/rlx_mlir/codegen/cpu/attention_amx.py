@@ -40,8 +40,6 @@ from .gemm_amx_f32 import HIGH, split
 from .kernel import Scratch
 from .target import Target
 
-__all__ = ["TilePrefill"]
-
 PARTS = {"f32": 3, "f16": 2, "bf16": 1}
 """Parts of bf16 that hold a number of each type."""
 

@@ -17,8 +17,6 @@ from .kept_blocks import decoded_block
 from .kernel import Scratch
 from .target import Target, rounded
 
-__all__ = ["Heads", "Schedule"]
-
 EXP2 = (
     1.0,
     0.6931471824645996,

@@ -29,8 +29,6 @@ from .attention_base import Heads, Schedule
 from .kernel import Scratch
 from .target import ELEMENT_BITS, Target
 
-__all__ = ["FEW", "Decode"]
-
 CHUNK = 128
 """Keys of a part of the work."""
 

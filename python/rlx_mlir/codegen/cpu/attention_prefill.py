@@ -24,8 +24,6 @@ from .gemm import transpose
 from .kernel import Scratch, add_products
 from .target import Target
 
-__all__ = ["Prefill"]
-
 GROUPS = 2
 """Lane groups per block: 2 * lanes queries."""
 

@@ -16,8 +16,6 @@ from .kernel import Scratch, row_count, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target
 
-__all__ = ["block_quantize", "quantized"]
-
 
 def quantized(
     em: Emitter, target: Target, x: Value, row: Index, first: Index, bits: int

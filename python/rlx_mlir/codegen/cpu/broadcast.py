@@ -27,8 +27,6 @@ from .kernel import Scratch, write_kernel
 from .registry import Generator
 from .target import Target, rounded
 
-__all__ = ["configure_broadcast", "emit_broadcast"]
-
 UNIT = 1 << 14
 """Bytes of a unit's elements of the widest type, about."""
 

@@ -12,8 +12,6 @@ from rlx_mlir.codegen.emit import Emitter, Value
 
 from .target import Target
 
-__all__ = ["Complex", "Registers"]
-
 Complex = tuple[Value, Value]
 """Real and imaginary parts."""
 

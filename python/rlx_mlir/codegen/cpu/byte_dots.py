@@ -12,8 +12,6 @@ from rlx_mlir.codegen.structures import pairwise
 from .panels import PanelLayout
 from .target import Target
 
-__all__ = ["Dot", "Dots", "bias_of", "by_avx2"]
-
 
 @dataclass(frozen=True)
 class Dots:

@@ -12,8 +12,6 @@ from .kernel import Scratch, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target
 
-__all__ = ["GENERATORS", "declare_call", "emit_call", "host_symbols"]
-
 
 def host_symbols(name: str) -> tuple[str, str]:
     """What a kernel calls: the function that computes it, and where that says with a number that it failed, another."""

@@ -15,8 +15,6 @@ from .kernel import Scratch, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target, rounded
 
-__all__ = ["emit_conv"]
-
 CHANNELS = 256
 """Channels of a unit, at most: rows of x are read in pieces of 1 KB, and the turned taps stay in the L1 cache."""
 

@@ -27,8 +27,6 @@ from .panels import PANEL_ROWS
 from .registry import Generator
 from .target import Target
 
-__all__ = ["emit_conv2d"]
-
 DEPTH = 256
 """Elements of the sum that are copied at once, about."""
 

@@ -21,8 +21,6 @@ from .kernel import Accumulators, Scratch
 from .registry import Generator
 from .target import Target
 
-__all__ = ["emit_conv2d_channels"]
-
 PLACES = 1024
 """Places of a unit at most: their sums, and what they see of a channel, stay in the nearest cache."""
 

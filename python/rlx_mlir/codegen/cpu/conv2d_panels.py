@@ -26,8 +26,6 @@ from .kernel import Accumulators, Scratch, row_tiles
 from .registry import Generator
 from .target import Target
 
-__all__ = ["emit_conv2d_panels"]
-
 DEPTH = 288
 """Elements of the sum whose channels are copied at once, about: their weights for a tile stay in near caches."""
 

@@ -32,8 +32,6 @@ from .kernel import Accumulators, Scratch, row_tiles
 from .registry import Generator
 from .target import Target
 
-__all__ = ["emit_conv2d_winograd"]
-
 SIDE = 4
 """Rows and columns of a square; it has two places along each, and those of its neighbours lie two pixels further."""
 

@@ -26,8 +26,6 @@ from .registry import Generator
 from .sums import TURNS, add_with_loss, with_loss
 from .target import Target, rounded
 
-__all__ = ["emit_cross_entropy"]
-
 UNROLL = 4
 """Vectors, and accumulators, of a step."""
 

@@ -20,8 +20,6 @@ from rlx_mlir.formats.panels import PanelLayout
 
 from .target import Target
 
-__all__ = ["BASE_BITS", "has_room", "split", "store_digits"]
-
 BASE_BITS = 7
 """Bits by which a digit counts more than the next."""
 

@@ -7,8 +7,6 @@ from rlx_mlir.codegen.emit import Emitter, Value, shape_of, with_element
 
 from .target import Target
 
-__all__ = ["exp_below", "larger", "peak_of"]
-
 #: e^r between -log(2)/2 and log(2)/2: coefficients of 1, r, r^2, ...; the relative error is 1.6 * 2^-24, e^0 is exact.
 _EXP = (1.0, 0.9999997019767761, 0.4999914765357971, 0.16667653620243073, 0.041898179799318314, 0.00828920491039753)
 

@@ -30,11 +30,9 @@ from rlx_mlir.codegen.specs import FftPart, FftSpec
 from . import UnsupportedByTemplate
 from .butterflies import Complex, Registers
 from .gemm import transpose
-from .kernel import Scratch, row_tiles, write_kernel
+from .kernel import Scratch, row_count, row_tiles, write_kernel
 from .registry import Generator
 from .target import ELEMENT_BITS, Target
-
-__all__ = ["emit_fft"]
 
 LONGEST = 2048
 """Numbers of a row for which lanes may be rows: as many vectors of both parts stay in a cache."""
@@ -192,10 +190,7 @@ class _Transform:
         self.em, self.target, self.name, self.plan = em, target, name, plan
         self.registers = Registers(em, target, plan.spec.sign)
         self.type = vec(plan.lanes, plan.element)
-        x = values[0]
-        self.rows: Index = 1
-        for axis in range(len(shape_of(x.type)) - 1):
-            self.rows = self.rows * em.dim(x, axis)
+        self.rows = row_count(em, values[0])
         self.buffers = values
 
     @property

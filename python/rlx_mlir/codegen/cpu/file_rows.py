@@ -17,8 +17,6 @@ from rlx_mlir.formats.descriptions import Plane, Scaled
 from . import UnsupportedByTemplate
 from .target import Target
 
-__all__ = ["FileRows"]
-
 _FLOATS = {"<f2": "f16", "<f4": "f32"}
 _LEAST = 4
 """Elements of a vector at least: those of formats whose scales are for fewer, or for an odd number, are left alone."""

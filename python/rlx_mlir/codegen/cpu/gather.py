@@ -22,8 +22,6 @@ from .kernel import Scratch, write_kernel
 from .registry import Generator
 from .target import ELEMENT_BITS, Target, rounded
 
-__all__ = ["emit_gather", "entry_of"]
-
 UNIT = 1 << 14
 """Bytes of a unit's results, about."""
 

@@ -47,8 +47,6 @@ from .panels import PANEL_ROWS
 from .registry import Generator
 from .target import ELEMENT_BITS, Target, wide_type
 
-__all__ = ["Matrix", "column_reader", "copy_columns", "copy_transposed", "gemm_dense", "transpose"]
-
 SMALL_BYTES = 32768
 """A weight of at most so many bytes as f32, or f64, stays in the nearest cache: its columns are read where they are."""
 

@@ -27,20 +27,6 @@ from .panels import PANEL_ROWS, find_layout, panel_operands, panel_product
 from .registry import Generator
 from .target import Target
 
-__all__ = [
-    "COLUMNS",
-    "GROUP",
-    "K_WHOLE",
-    "ROWS",
-    "ROW_BLOCK",
-    "SIDE",
-    "STEP",
-    "NarrowTiles",
-    "Tiles",
-    "copy_pairs",
-    "gemm_amx",
-]
-
 STEP = 32
 """Elements of K in a tile: 64 bytes."""
 

@@ -42,8 +42,6 @@ from .panels import RUN, Panel, PanelLayout, Run, block_heads, find_layout, pane
 from .registry import Generator
 from .target import Target
 
-__all__ = ["gemm_blocks", "has_integers"]
-
 AHEAD = 2048
 """Bytes ahead of the use at which packed weights are fetched."""
 

@@ -38,21 +38,6 @@ from .panels import PANEL_ROWS, Panel, PanelLayout, find_layout, panel_operands,
 from .registry import Candidates, Generator
 from .target import Target
 
-__all__ = [
-    "HIGH",
-    "KNOBS",
-    "Columns",
-    "Part",
-    "SplitTiles",
-    "gemm_split",
-    "gemm_split_batched",
-    "need_tiles",
-    "panel_kernel",
-    "panel_number",
-    "split",
-    "splits",
-]
-
 FEWEST_K, FEWEST_ELEMENTS = 32, 8192
 """The smallest static K that fills a tile, and elements of x, M times K, that pay for cutting the columns."""
 

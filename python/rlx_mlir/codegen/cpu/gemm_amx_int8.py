@@ -20,8 +20,6 @@ from .kernel import Scratch
 from .panels import PanelLayout
 from .target import Target
 
-__all__ = ["IntegerTiles", "uses_integer_tiles"]
-
 _SUMS, _ROWS, _COLUMNS = 0, 4, 6
 """Tile registers: the sums of up to three digits, the rows of x, the columns."""
 

@@ -29,8 +29,6 @@ from .kernel import Accumulators, RowReader, Scratch, line_columns, need_floats,
 from .registry import Generator
 from .target import ELEMENT_BITS, Target, wide_type
 
-__all__ = ["ROW_BLOCK", "SHARED_ELEMENTS", "BatchedProduct", "Place", "Sizes", "gemm_batched", "uses_tiles"]
-
 ROW_BLOCK = 256
 """Rows of a unit at most: copying the right operand costs little beside their products."""
 

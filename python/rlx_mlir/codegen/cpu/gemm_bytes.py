@@ -32,8 +32,6 @@ from .kernel import Scratch, row_tiles, write_kernel
 from .registry import Generator
 from .target import ELEMENT_BITS, Target
 
-__all__ = ["gemm_bytes"]
-
 CHUNK = 96
 """Rows whose sums are in scratch at once."""
 

@@ -25,8 +25,6 @@ from .quantized_rows import ExactRows
 from .registry import Generator
 from .target import Target
 
-__all__ = ["gemm_digits"]
-
 NAME = "gemm_digits"
 
 

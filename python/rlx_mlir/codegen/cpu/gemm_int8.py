@@ -48,8 +48,6 @@ from .quantized_rows import ROW_BLOCK, GivenRows, QuantizedRows, Rows, Tables
 from .registry import Generator
 from .target import Target
 
-__all__ = ["IntegerParts", "IntegerProduct", "gemm_int8", "int8_target"]
-
 BLOCK = RUN
 """Elements of K that share a scale."""
 

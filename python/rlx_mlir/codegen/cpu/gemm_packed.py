@@ -42,27 +42,6 @@ from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_
 from .registry import Candidates, Generator
 from .target import Target
 
-__all__ = [
-    "FEW_ROWS",
-    "K_BLOCK",
-    "REGISTER_TILES",
-    "ExactTiles",
-    "Group",
-    "TiledPanels",
-    "are_single_rows",
-    "block_length",
-    "decode_panel",
-    "gemm_panels",
-    "multiply_tile",
-    "over_row_groups",
-    "row_group",
-    "row_reader",
-    "single_rows",
-    "sub_block_sums",
-    "tile_groups",
-    "tile_rows",
-]
-
 FEW_ROWS = 8
 """The largest static M whose rows are computed as single ones are."""
 

@@ -35,8 +35,6 @@ from .registry import Generator
 from .sums import TURNS
 from .target import Target, rounded
 
-__all__ = ["FEWEST_PIXELS", "VECTORS", "configure_group_norm", "emit_group_norm"]
-
 VECTORS = 4
 """Vectors of a group that are read side by side."""
 

@@ -23,8 +23,6 @@ from .kernel import Scratch, add_products, row_tiles, write_kernel
 from .registry import Generator
 from .target import Target, rounded
 
-__all__ = ["emit_grouped", "list_rows"]
-
 COLUMNS = 1024
 """Columns of a unit: of f32, each row of a weight has a page of memory for it."""
 

@@ -34,8 +34,6 @@ from .quantized_rows import ExactRows, GivenRows, listed_row
 from .registry import Generator
 from .target import Target
 
-__all__ = ["emit_grouped_digits", "emit_grouped_int8", "emit_grouped_panels"]
-
 PANELS = 4
 """Panels that rows in f32 are multiplied with at a time, at most."""
 

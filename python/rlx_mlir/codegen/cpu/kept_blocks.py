@@ -17,8 +17,6 @@ from .kernel import Scratch, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target, rounded
 
-__all__ = ["decoded_block", "encode_block"]
-
 LEAST = 2.0**-126
 """The smallest scale that elements are divided by: what a smaller one is stored as is 0."""
 

@@ -34,8 +34,6 @@ from .registry import Generator
 from .sums import in_blocks
 from .target import ELEMENT_BITS, Target, rounded
 
-__all__ = ["FEWEST", "GENERATORS", "NormConfig", "configure_norm", "cover", "emit_norm"]
-
 FEWEST = 4
 """Columns of x at least: fewer leave most of a vector empty, and generic code takes less time."""
 
@@ -159,12 +157,7 @@ def emit_norm(name: str, config: NormConfig, target: Target) -> str:
 
 def _sizes(em: Emitter, spec: NormSpec, x: Value) -> tuple[Index, Index, Index]:
     """The sizes of x as [outer, length, inner]."""
-    outer: Index = 1
-    inner: Index = 1
-    for axis in range(spec.axis):
-        outer = outer * em.dim(x, axis)
-    for axis in range(spec.axis + 1, len(shape_of(x.type))):
-        inner = inner * em.dim(x, axis)
+    outer, inner = em.dims(x, range(spec.axis)), em.dims(x, range(spec.axis + 1, len(shape_of(x.type))))
     return outer, em.dim(x, spec.axis), inner
 
 

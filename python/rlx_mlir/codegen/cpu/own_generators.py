@@ -21,8 +21,6 @@ from rlx_mlir.tuning.cpu import Knob, ranges
 
 from .registry import AnyGenerator, Candidates, Generator, as_it_is, generators, knobs
 
-__all__ = ["generator_digests", "register_generator", "unregister_generator"]
-
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
 _PARTS = ("kernels", "emit", "configure", "knobs", "candidates")
 _PROGRAMS = ("prefill", "decode")

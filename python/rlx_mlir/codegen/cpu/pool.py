@@ -21,8 +21,6 @@ from .kernel import Scratch, write_kernel
 from .registry import Generator
 from .target import Target, rounded
 
-__all__ = ["emit_pool"]
-
 PLACES = 4096
 """Places of a unit, about."""
 

@@ -25,8 +25,6 @@ from .kernel import Product, Scratch, row_count
 from .panels import RUN
 from .target import Target
 
-__all__ = ["ROW_BLOCK", "ExactRows", "GivenRows", "QuantizedRows", "Rows"]
-
 ROW_BLOCK = 128
 """Rows whose digits are in scratch at a time: they stay in near caches, and weights are read once for so many."""
 

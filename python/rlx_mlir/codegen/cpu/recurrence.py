@@ -35,8 +35,6 @@ from .kernel import Scratch, add_products, one_or_many, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target, rounded
 
-__all__ = ["BLOCK", "emit_recurrence"]
-
 COLUMNS = 64
 """Columns of a unit, at most: for n = 128, 32 KB of memory, two units a head."""
 

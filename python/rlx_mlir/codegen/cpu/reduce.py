@@ -32,8 +32,6 @@ from .registry import Generator
 from .sums import TURNS, add_with_loss, in_blocks, with_loss
 from .target import ELEMENT_BITS, Target, rounded, wide_type
 
-__all__ = ["MOST_VECTORS", "SHORTEST", "ReduceConfig", "configure_reduce", "emit_reduce"]
-
 MOST_VECTORS = 16
 """Vectors of columns that registers hold at most."""
 
@@ -208,15 +206,9 @@ class _Reduction:
         self.lanes, self.type = target.lanes(config.wide), target.vector(config.wide)
         self.narrow = with_element(self.type, config.element)
         rank = len(shape_of(x.type))
-        self.outer = self._product(range(config.first))
-        self.length = self._product(range(config.first, config.behind))
-        self.inner = self._product(range(config.behind, rank))
-
-    def _product(self, axes: range) -> Index:
-        total: Index = 1
-        for axis in axes:
-            total = total * self.em.dim(self.x, axis)
-        return total
+        self.outer = em.dims(x, range(config.first))
+        self.length = em.dims(x, range(config.first, config.behind))
+        self.inner = em.dims(x, range(config.behind, rank))
 
     @property
     def units(self) -> Index:

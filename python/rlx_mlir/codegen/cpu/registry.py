@@ -20,8 +20,6 @@ from rlx_mlir.tuning.cpu import SHARED, Knob
 from . import UnsupportedByTemplate
 from .target import Target
 
-__all__ = ["Generator", "as_it_is", "candidates", "generate", "generators", "generators_of", "knobs", "switches"]
-
 Spec = TypeVar("Spec")
 Config = TypeVar("Config")
 

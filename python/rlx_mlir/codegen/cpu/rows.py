@@ -29,13 +29,10 @@ from rlx_mlir.codegen.row_graph import (
     ColumnLoop,
     Graph,
     Node,
-    Operand,
     Plan,
-    Result,
     Rope,
     RowProgram,
     Sink,
-    Step,
     rows_of,
     split_rows,
 )
@@ -46,8 +43,6 @@ from .kernel import Scratch, write_kernel
 from .registry import Generator, as_it_is
 from .sums import TURNS, add_with_loss, with_loss
 from .target import ELEMENT_BITS, Target, rounded
-
-__all__ = ["Operand", "Result", "RowProgram", "Step", "emit_rows", "rounded"]
 
 
 def emit_rows(name: str, program: RowProgram, target: Target) -> str:

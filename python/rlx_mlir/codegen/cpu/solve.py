@@ -26,8 +26,6 @@ from .kernel import Scratch, row_tiles, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target
 
-__all__ = ["emit_solve"]
-
 BLOCK = 8
 """Columns of a block, at least: they are whole vectors."""
 

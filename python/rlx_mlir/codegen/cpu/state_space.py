@@ -27,8 +27,6 @@ from .kernel import Scratch, one_or_many, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target, rounded
 
-__all__ = ["emit_state_space"]
-
 
 def emit_state_space(name: str, spec: StateSpaceSpec, target: Target) -> str:
     """The functions `@name.body`, `@name.units` and `@name.scratch`, as text.

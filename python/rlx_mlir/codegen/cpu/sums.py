@@ -12,8 +12,6 @@ from collections.abc import Callable
 from rlx_mlir.codegen.emit import Emitter, Index, Value
 from rlx_mlir.codegen.structures import Structure, flatten, mapped, unflatten
 
-__all__ = ["TURNS", "add_each", "add_with_loss", "in_blocks", "with_loss"]
-
 #: Terms of a partial sum of one block.
 TURNS = 32
 

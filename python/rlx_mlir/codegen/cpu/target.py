@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from rlx_mlir.codegen.emit import Emitter, Value, element_of, vec, with_element
 from rlx_mlir.tuning.cpu import BY_RULE, Choices
 
-__all__ = ["ELEMENT_BITS", "Target", "rounded", "wide_type"]
-
 ELEMENT_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8}
 
 

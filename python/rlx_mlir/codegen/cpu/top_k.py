@@ -25,8 +25,6 @@ from .kernel import Scratch, row_count, write_kernel
 from .registry import Generator
 from .target import ELEMENT_BITS, Target
 
-__all__ = ["CHUNK", "RANKED", "Plan", "configure", "emit_top_k"]
-
 RANKED = 128
 """Elements of a row, at most, that are ranked: beyond, counting bytes costs less."""
 

@@ -21,8 +21,6 @@ from .kernel import Scratch, row_tiles, write_kernel
 from .registry import Generator
 from .target import Target
 
-__all__ = ["emit_transpose"]
-
 BAND = 4
 """Vectors of a band."""
 

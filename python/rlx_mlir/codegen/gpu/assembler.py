@@ -17,8 +17,6 @@ from pathlib import Path
 from rlx_mlir.chips import check_chip
 from rlx_mlir.errors import CompileError, InputError
 
-__all__ = ["CUBIN", "WHERE", "Assembler", "chosen_assembler", "find_assembler"]
-
 #: Whether there is machine code beside PTX: where an assembler is found, in any case, or not.
 CUBIN = ("auto", "always", "never")
 

@@ -21,8 +21,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, check_counts
 from rlx_mlir.codegen.specs.attention import AttentionSpec, check_attention
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = ["AttentionSpec", "gpu_attention"]
-
 FEW_QUERIES = 16
 FEW_ROWS = 64
 """Queries, and queries times the query heads of one head of keys, up to which keys are read once for all of them."""

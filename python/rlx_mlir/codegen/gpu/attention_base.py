@@ -21,8 +21,6 @@ from rlx_mlir.codegen.gpu.emit import (
 from rlx_mlir.codegen.gpu.kernel import HostEmitter
 from rlx_mlir.codegen.specs.attention import AttentionSpec
 
-__all__ = ["Heads", "Problem", "rounded_up"]
-
 VECTOR_BYTES = 16
 """Bytes of the widest access to memory."""
 

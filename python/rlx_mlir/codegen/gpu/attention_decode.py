@@ -31,8 +31,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symb
 from rlx_mlir.codegen.specs.attention import AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = ["DecodeConfig", "decode", "decode_config"]
-
 WARP = 32
 WAVES = 4
 """Blocks that a GPU runs at one time are one wave: where not all of them are, so many waves keep the last one short."""

@@ -26,8 +26,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symb
 from rlx_mlir.codegen.specs.attention import AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = ["F32Config", "f32_config", "prefill_f32"]
-
 LANES = 16
 """Threads that share queries."""
 ROWS = 4

@@ -41,8 +41,6 @@ from rlx_mlir.codegen.gpu.tma_ring import Slot, TmaRing
 from rlx_mlir.codegen.specs.attention import AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = ["HopperConfig", "hopper_config", "prefill_hopper"]
-
 GROUP = 128
 """Threads of a warp group."""
 CONSUMERS = 2

@@ -15,8 +15,6 @@ from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, po
 from rlx_mlir.codegen.gpu.kernel import HostEmitter, Scratch
 from rlx_mlir.codegen.specs.attention import AttentionSpec
 
-__all__ = ["JOIN_THREADS", "MAX_PARTS", "Join", "SplitKeys", "join", "join_shared_bytes", "part_of", "part_size"]
-
 WARP = 32
 JOIN_THREADS = 128
 MAX_PARTS = JOIN_THREADS

@@ -27,8 +27,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symb
 from rlx_mlir.codegen.specs.attention import AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = ["MmaConfig", "mma_config", "prefill_mma"]
-
 WARP = 32
 TWO_BLOCKS = (80, 87, 90, 100, 103)
 """Chips with 160 KiB of shared memory and more a multiprocessor; others have 100."""

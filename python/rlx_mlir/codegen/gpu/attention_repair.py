@@ -15,8 +15,6 @@ from rlx_mlir.codegen.attention import KeyRange
 from rlx_mlir.codegen.gpu.attention_base import Problem
 from rlx_mlir.codegen.gpu.emit import Index, Value
 
-__all__ = ["Row", "repair"]
-
 WARP = 32
 GROUP = 4
 """Lanes that share a row of accumulators."""

@@ -10,8 +10,6 @@ from rlx_mlir.codegen.attention import NEGATIVE_INFINITY
 from rlx_mlir.codegen.gpu.attention_base import Problem
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Value
 
-__all__ = ["OnlineSoftmax", "Running"]
-
 
 @dataclass(frozen=True)
 class OnlineSoftmax:

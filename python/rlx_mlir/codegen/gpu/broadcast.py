@@ -15,27 +15,21 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.axes import Axis, joined_axes
 from rlx_mlir.codegen.conversions import HALVES, compare, convert
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
-from rlx_mlir.codegen.gpu.copies import product
+from rlx_mlir.codegen.gpu.copies import THREADS, own_vector, product
 from rlx_mlir.codegen.gpu.emit import BITS, FLOAT8, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import elementwise
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
+from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.specs import BroadcastSpec, BroadcastStep
 
-__all__ = ["emit_broadcast"]
-
-THREADS = 256
 #: What registers hold as f32.
 _WIDENED = ("f32", *HALVES)
 #: Operations of f64 that need no expansion.
 _PLAIN = ("cast", "add", "sub", "mul", "div", "max", "min", "neg", "abs", "where")
 
 
-def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: Constants = frozenset()) -> DeviceKernel:
     """The kernel of a `BroadcastSpec`.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for functions of f64 that aren't instructions, arithmetic on floats of 8 bits,
     positions, and several results.
@@ -109,19 +103,10 @@ class _Body:
     def run(self) -> None:
         """The thread's vector, where it exists."""
         em, lanes = self.em, self.lanes
-        number = em.wide(em.block()) * THREADS + em.wide(em.thread())
         *outer, last = self.axes
-        per_run = last.size // lanes
-        count: Index = per_run
-        for axis in outer:
-            count = count * axis.size
-        with em.if_(em.cmpi("ult", number, em.wide(count))):
-            along = number % per_run * lanes
-            rest: Index = number // per_run
+        with own_vector(em, [axis.size for axis in self.axes], lanes) as (number, along, others):
             places = [along * step for step in last.steps]
-            for position, axis in reversed(list(enumerate(outer))):
-                at = rest if position == 0 else rest % axis.size
-                rest = rest // axis.size
+            for axis, at in zip(reversed(outer), others, strict=True):
                 places = [place + at * step for place, step in zip(places, axis.steps, strict=True)]
             values = [self._load(i, place, last.steps[i]) for i, place in enumerate(places)]
             types = [element_of(type) for type in self.spec.operands]

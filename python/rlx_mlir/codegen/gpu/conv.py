@@ -6,35 +6,23 @@ A thread computes a few positions of a vector of 16 bytes of channels: each row 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, Value, element_of, pointer, shape_of, vec
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs.sequence import MAX_TAPS, ConvSpec
 
-__all__ = ["ConvConfig", "emit_conv"]
-
-
-@dataclass(frozen=True)
-class ConvConfig:
-    """threads: of a block. positions: that a thread computes."""
-
-    threads: int = 256
-    positions: int = 4
+THREADS = 256
+POSITIONS = 4
+"""Positions that a thread computes."""
 
 
 def emit_conv(
     name: str,
     spec: ConvSpec,
     chip: str,
-    constants: frozenset[int] = frozenset(),
-    config: ConvConfig = ConvConfig(),
+    constants: Constants = frozenset(),
 ) -> DeviceKernel:
     """The kernel of a convolution.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for other element types, dynamic channels or taps, and more than MAX_TAPS taps.
     """
@@ -57,23 +45,23 @@ def emit_conv(
         ("chunks", "i64"),
     ]
     symbol = symbol_of(f"{name}_conv")
-    with em.kernel(symbol, parameters, config.threads, chained=True) as (x, weight, out, count, steps, chunks):
-        number = em.wide(em.block()) * config.threads + em.wide(em.thread())
+    with em.kernel(symbol, parameters, THREADS, chained=True) as (x, weight, out, count, steps, chunks):
+        number = em.wide(em.block()) * THREADS + em.wide(em.thread())
         with em.if_(em.cmpi("ult", number, count)):
             chunk = em.wide(number // vectors)
             channel = em.wide(number % vectors * lanes)
-            batch, first = em.wide(chunk // chunks), em.wide(chunk % chunks * config.positions)
+            batch, first = em.wide(chunk // chunks), em.wide(chunk % chunks * POSITIONS)
             conv = _Conv(em, element, channels, taps, lanes, channel)
             rows = batch * (steps + (taps - 1))
-            conv.run(x, weight, out, steps, first, rows, batch * steps, config.positions)
+            conv.run(x, weight, out, steps, first, rows, batch * steps)
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         batch, steps = host.dim(targets[0], 0), host.dim(targets[0], 1)
-        chunks = host.iceildiv(steps, config.positions)
+        chunks = host.iceildiv(steps, POSITIONS)
         count = batch * chunks * vectors
         numbers = [host.i64(value) for value in (count, steps, chunks)]
-        blocks = host.iceildiv(count, config.threads)
-        host.launch(symbol, blocks, config.threads, [*sources, *targets, *numbers])
+        blocks = host.iceildiv(count, THREADS)
+        host.launch(symbol, blocks, THREADS, [*sources, *targets, *numbers])
 
     operands, results = [("x", spec.x), ("weight", spec.weight)], [("out", spec.result)]
     return write_device_kernel(name, "conv", operands, results, em, host, order=spec.operand_order)
@@ -96,14 +84,13 @@ class _Conv:
         first: Value,
         in_row: Value,
         out_row: Value,
-        positions: int,
     ) -> None:
         """Positions from `first` on; `in_row` and `out_row` are the numbers of the batch item's first rows."""
         em = self.em
         factors = self._taps(weight)
         left = steps - first
         rows = []
-        for r in range(positions + self.taps - 1):
+        for r in range(POSITIONS + self.taps - 1):
             place = self._place(in_row + first + r)
             # The first position exists, so its rows do; the others' may not.
             if r < self.taps:
@@ -111,7 +98,7 @@ class _Conv:
             else:
                 row = em.ld_if(em.cmpi("sgt", left, r - self.taps + 1), x, self.type, place)
             rows.append(em.lanes(em.widen(row)))
-        for p in range(positions):
+        for p in range(POSITIONS):
             sums = [row * factor for row, factor in zip(rows[p], factors[0], strict=True)]
             for k in range(1, self.taps):
                 sums = [em.fmaf(row, w, s) for row, w, s in zip(rows[p + k], factors[k], sums, strict=True)]

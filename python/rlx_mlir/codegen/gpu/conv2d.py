@@ -16,10 +16,16 @@ from dataclasses import dataclass
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Numbers, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.gpu.kernel import (
+    Constants,
+    DeviceKernel,
+    HostEmitter,
+    Numbers,
+    Scratch,
+    symbol_of,
+    write_device_kernel,
+)
 from rlx_mlir.codegen.specs import Conv2dSpec
-
-__all__ = ["Conv2dConfig", "conv2d_config", "emit_conv2d"]
 
 #: Pixels of a tile, steps along k, and what a thread has of each side.
 PIXELS, STEP, OWN = 64, 16, 4
@@ -62,13 +68,10 @@ def emit_conv2d(
     name: str,
     spec: Conv2dSpec,
     chip: str,
-    constants: frozenset[int] = frozenset(),
+    constants: Constants = frozenset(),
     config: Conv2dConfig | None = None,
 ) -> DeviceKernel:
     """The kernel of a convolution.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for other element types than f32, f16 and bf16, dynamic numbers of channels, and groups
     of few outputs.

@@ -10,17 +10,15 @@ the host chooses between that and single elements.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
+from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.specs import MoveSpec
-
-__all__ = ["Axis", "Copy", "emit_copies", "merged_permutation", "product"]
 
 THREADS = 256
 #: Inputs of one launch.
@@ -56,11 +54,8 @@ class Copy:
         return [last.size, self.target, *(axis.target for axis in outer), *reads]
 
 
-def emit_copies(name: str, spec: MoveSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+def emit_copies(name: str, spec: MoveSpec, chip: str, constants: Constants = frozenset()) -> DeviceKernel:
     """The kernel of a `MoveSpec`.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for transposes that move the last axis, and for many inputs.
     """
@@ -112,6 +107,24 @@ def product(sizes: Sequence[Index]) -> Index:
     return total
 
 
+@contextmanager
+def own_vector(em: DeviceEmitter, sizes: Sequence[Index], lanes: int) -> Iterator[tuple[Value, Value, Iterator[Index]]]:
+    """The thread's vector along the last of some axes, where it exists: its number, its first element along that axis,
+    and its places along the others, of which the innermost comes first."""
+    number = em.wide(em.block()) * THREADS + em.wide(em.thread())
+    *outer, last = sizes
+    per_run = last // lanes
+
+    def places(rest: Index) -> Iterator[Index]:
+        for position, size in reversed(list(enumerate(outer))):
+            at = rest if position == 0 else rest % size
+            rest = rest // size
+            yield at
+
+    with em.if_(em.cmpi("ult", number, em.wide(product([per_run, *outer])))):
+        yield number, number % per_run * lanes, places(number // per_run)
+
+
 def _vectors(copies: Sequence[Copy], element: str) -> tuple[int, ...]:
     """Elements that a thread moves: one number, or two where the host has to choose."""
     divisors = [own for copy in copies for own in copy.divisors()]
@@ -124,20 +137,10 @@ def _vectors(copies: Sequence[Copy], element: str) -> tuple[int, ...]:
 
 def _move(em: DeviceEmitter, copy: Copy, source: Value, target: Value, element: str, lanes: int) -> None:
     """Moves the thread's vector, where it exists."""
-    number = em.wide(em.block()) * THREADS + em.wide(em.thread())
-    *outer, last = copy.axes
-    per_run = last.size // lanes
-    count: Index = per_run
-    for axis in outer:
-        count = count * axis.size
-    with em.if_(em.cmpi("ult", number, em.wide(count))):
-        along = number % per_run * lanes
-        rest: Index = number // per_run
+    with own_vector(em, [axis.size for axis in copy.axes], lanes) as (_, along, places):
         read = copy.source if copy.repeats() else along + copy.source
         write = along + copy.target
-        for position, axis in reversed(list(enumerate(outer))):
-            at = rest if position == 0 else rest % axis.size
-            rest = rest // axis.size
+        for axis, at in zip(copy.axes[-2::-1], places, strict=True):
             read, write = read + at * axis.source, write + at * axis.target
         nbytes = BITS[element] // 8
         unit = _WORDS[nbytes]

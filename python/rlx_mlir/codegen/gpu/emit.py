@@ -278,12 +278,10 @@ class DeviceEmitter(Emitter):
         alignment = align or _alignment(value.type)
         self.line(f"llvm.store {value}, {address} {{alignment = {alignment} : i64}} : {value.type}, {base.type}")
 
-    def ld_if(
-        self, condition: Value, base: Value, type: str, offset: Index = 0, other: float = 0, *, align: int | None = None
-    ) -> Value:
+    def ld_if(self, condition: Value, base: Value, type: str, offset: Index = 0, other: float = 0) -> Value:
         """`ld` where the condition holds, `other` elsewhere; then memory isn't touched."""
         with self.if_(condition, type) as branch:
-            branch.yield_(self.ld(base, type, offset, align=align))
+            branch.yield_(self.ld(base, type, offset))
             branch.else_()
             branch.yield_(self.const(other, type))
         return branch.result
@@ -411,10 +409,6 @@ class DeviceEmitter(Emitter):
         count = f" number_of_threads = {self.const(threads)}" if threads is not None else ""
         self.line(f"nvvm.barrier id = {self.index(id)}{count}")
 
-    def barrier_arrive(self, id: Index, threads: int) -> None:
-        """Counts at barrier `id` without waiting."""
-        self.line(f"nvvm.barrier.arrive id = {self.index(id)} number_of_threads = {self.const(threads)}")
-
     def warp_sync(self) -> None:
         """Waits for the threads of the warp, and orders their accesses to memory."""
         self.line(f"nvvm.bar.warp.sync {self.const(_FULL)} : i32")
@@ -424,13 +418,13 @@ class DeviceEmitter(Emitter):
         self.need("elect.sync", 90)
         return self.op("nvvm.elect.sync -> i1", "i1")
 
-    def shuffle_lane(self, kind: str, x: Value, lane: Index, width: int = 32) -> Value:
+    def shuffle_lane(self, kind: str, x: Value, lane: Index) -> Value:
         """A 4-byte value of another thread of the warp.
 
         kind: `bfly` of the thread whose number differs by exclusive or with `lane`, `idx` of thread `lane`, `down` and
-        `up` of the thread `lane` further on or back. width: threads that form a group, a power of two.
+        `up` of the thread `lane` further on or back.
         """
-        clamp = (32 - width) << 8 | (0 if kind == "up" else 31)
+        clamp = 0 if kind == "up" else 31
         plain = x if x.type in ("i32", "f32") else self.bitcast(x, "i32")
         text = f"nvvm.shfl.sync {kind} {self.const(_FULL)}, {plain}, {self.index(lane)}, {self.const(clamp)}"
         return self.bitcast(self.op(f"{text} : {plain.type} -> {plain.type}", plain.type), x.type)
@@ -673,7 +667,6 @@ class DeviceEmitter(Emitter):
         first: bool = False,
         right: str = "",
         layouts: tuple[str, str] = ("row", "col"),
-        negate: tuple[bool, bool] = (False, False),
     ) -> Value:
         """accumulators + a b for a tile m64 of a warp group; `first` leaves the accumulators' values out.
 
@@ -682,12 +675,11 @@ class DeviceEmitter(Emitter):
         """
         self.need("wgmma", 90, exactly=True)
         k = {"f16": 16, "bf16": 16, "tf32": 8}.get(kind, 32)
-        signs = ["<neg>" if one else "<one>" for one in negate]
         total = "s32" if kind in ("s8", "u8") else "f32"
         return self.op(
             f"nvvm.wgmma.mma_async {a}, {b}, {accumulators}, <m = 64, n = {n}, k = {k}>, "
-            f"D [<{total}>, <{'zero' if first else 'one'}>], A [<{kind}>, {signs[0]}, <{layouts[0]}>], "
-            f"B [<{right or kind}>, {signs[1]}, <{layouts[1]}>] : {accumulators.type} -> {accumulators.type}",
+            f"D [<{total}>, <{'zero' if first else 'one'}>], A [<{kind}>, <one>, <{layouts[0]}>], "
+            f"B [<{right or kind}>, <one>, <{layouts[1]}>] : {accumulators.type} -> {accumulators.type}",
             accumulators.type,
         )
 

@@ -15,8 +15,6 @@ from rlx_mlir.codegen.emit import Emitter, Index, Operand, Value, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter
 from rlx_mlir.codegen.program import RULES, Program, Rule, Unary, emit_elementwise, unary_functions
 
-__all__ = ["DEVICE_UNARY", "Epilogue", "elementwise", "exp", "exp2_approx", "reciprocal", "rsqrt_approx", "sigmoid"]
-
 _LOG2E = math.log2(math.e)
 #: log2(e) as the nearest f32, and what it leaves out.
 _LOG2E_HIGH = 1.44269502162933349609375

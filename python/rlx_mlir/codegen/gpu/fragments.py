@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from rlx_mlir.codegen.gpu.emit import Value
 
-__all__ = ["joined", "row_of", "scaled"]
-
 
 def row_of(values: Sequence[Value], half: int) -> list[Value]:
     """Those of a lane's first row (0) or of its second (1)."""

@@ -15,35 +15,26 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import Epilogue
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
+from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.gpu.packed_elements import FileRows, elements_of
 from rlx_mlir.codegen.gpu.planes import QUAD, PlaneRows
 from rlx_mlir.codegen.kernel import position_of
 from rlx_mlir.codegen.specs import GatherSpec
 
-__all__ = ["GatherConfig", "emit_gather"]
-
 _FLOATS = ("f32", "f16", "bf16")
 
 
-@dataclass(frozen=True)
-class GatherConfig:
-    """threads: of a block. Few, so that the row of one token is read by several multiprocessors."""
-
-    threads: int = 128
+THREADS = 128
+"""Threads of a block: few, so that the row of one token is read by several multiprocessors."""
 
 
 def emit_gather(
     name: str,
     spec: GatherSpec,
     chip: str,
-    constants: frozenset[int] = frozenset(),
-    config: GatherConfig = GatherConfig(),
+    constants: Constants = frozenset(),
 ) -> DeviceKernel:
     """The kernel of a gather.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for tables in panels, packed rows that aren't whole quads, and operations on elements
     that aren't floats, or on entries of several dimensions.
@@ -63,7 +54,7 @@ def emit_gather(
     results = [(f"out{i}", type) for i, type in enumerate(spec.results)]
 
     def grid(host: HostEmitter, sizes: _Sizes, lanes: int) -> Index:
-        return host.iceildiv(sizes.rows * (sizes.columns // lanes), config.threads)
+        return host.iceildiv(sizes.rows * (sizes.columns // lanes), THREADS)
 
     return write_sized_kernel(
         em,
@@ -72,9 +63,9 @@ def emit_gather(
         operands,
         results,
         lambda host, buffers: _sizes(host, spec, buffers),
-        lambda buffers, sizes, lanes: _Gather(em, spec, element, packed, buffers, sizes, lanes).run(config.threads),
+        lambda buffers, sizes, lanes: _Gather(em, spec, element, packed, buffers, sizes, lanes).run(),
         grid,
-        threads=config.threads,
+        threads=THREADS,
         symbol="gather",
         widths=lambda sizes: _vectors(sizes.columns, element, packed is not None),
         divisors=lambda sizes: [sizes.columns],
@@ -113,17 +104,10 @@ def _vectors(columns: Index, element: str, packed: bool) -> tuple[int, ...]:
 
 def _sizes(em: HostEmitter, spec: GatherSpec, buffers: Sequence[Value]) -> _Sizes:
     table, indices = buffers[:2]
-
-    def product(buffer: Value, axes: range) -> Index:
-        total: Index = 1
-        for axis in axes:
-            total = total * em.dim(buffer, axis)
-        return total
-
-    outer = product(table, range(spec.batch_dims, spec.axis))
-    batch = product(indices, range(spec.batch_dims))
-    chosen = product(indices, range(spec.batch_dims, len(shape_of(indices.type))))
-    columns = spec.k if spec.scheme else product(table, range(spec.axis + 1, len(shape_of(table.type))))
+    outer = em.dims(table, range(spec.batch_dims, spec.axis))
+    batch = em.dims(indices, range(spec.batch_dims))
+    chosen = em.dims(indices, range(spec.batch_dims, len(shape_of(indices.type))))
+    columns = spec.k if spec.scheme else em.dims(table, range(spec.axis + 1, len(shape_of(table.type))))
     return _Sizes(batch * outer * chosen, columns, chosen, outer, em.dim(table, spec.axis))
 
 
@@ -146,10 +130,10 @@ class _Gather:
         self.outputs = list(buffers[count:])
         self.sizes, self.lanes = sizes, lanes
 
-    def run(self, threads: int) -> None:
+    def run(self) -> None:
         """The thread's vector, where it exists."""
         em, sizes = self.em, self.sizes
-        number = em.wide(em.block()) * threads + em.wide(em.thread())
+        number = em.wide(em.block()) * THREADS + em.wide(em.thread())
         per_row = sizes.columns // self.lanes
         count = em.wide(sizes.rows * per_row)
         with em.if_(em.cmpi("ult", number, count)):

@@ -19,14 +19,12 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.emit import BITS, GLOBAL, DeviceEmitter, Index, Value, pointer, vec, with_element
 from rlx_mlir.codegen.gpu.epilogue import DEVICE_UNARY
 from rlx_mlir.codegen.gpu.gemm_config import Tile
-from rlx_mlir.codegen.gpu.kernel import check_counts
+from rlx_mlir.codegen.gpu.kernel import Constants, check_counts
 from rlx_mlir.codegen.kernel import batch_element
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.codegen.specs.products import ProductSpec, known_product
 from rlx_mlir.codegen.structures import Structure
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
-
-__all__ = ["Access", "Finisher", "Gemm", "Place", "Ring", "Sizes", "Tasks", "TileLoader", "pipeline", "size_bytes"]
 
 Shape = tuple[int | None, ...]
 
@@ -71,7 +69,7 @@ class Gemm:
     def of(
         cls,
         spec: ProductSpec,
-        constants: frozenset[int] = frozenset(),
+        constants: Constants = frozenset(),
         chosen: Chosen = NOTHING_CHOSEN,
         weight: Shape | None = None,
         stride: int | None = None,

@@ -3,25 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
-
-__all__ = [
-    "DECODE_FMA_TILES",
-    "FMA_TILES",
-    "EXACT_TILES",
-    "MMA_TILES",
-    "QUANT_TILES",
-    "TF32_TILES",
-    "Choice",
-    "Tile",
-    "candidates",
-    "choose",
-    "choose_by_rows",
-    "resources",
-]
 
 
 @dataclass(frozen=True)
@@ -191,16 +177,6 @@ def fitted(tiles: Sequence[Tile], products: int) -> list[Tile]:
     return [for_products(tile, products) for tile in fits or tiles[-1:]]
 
 
-def choose(
-    m: int, n: int, k: int, tiles: Sequence[Tile], chip: str, *, batch: int = 1, products: int = 1, splits: bool = True
-) -> Choice:
-    """The tile that should take least time for [m, k] times [k, n].
-
-    products: how many products share x (two for SwiGLU). splits: whether K may be cut.
-    """
-    return _least(Sizes(m, n, k, products, batch), fitted(tiles, products), chip, splits=splits)
-
-
 def _least(sizes: Sizes, tiles: Sequence[Tile], chip: str, *, splits: bool) -> Choice:
     processors = resources(chip).processors
     options = [_by_rule(tile, sizes, processors, splits=splits) for tile in tiles]
@@ -267,6 +243,30 @@ MANY_ROWS = 2048
 """What any number of rows, beyond the last step, is taken to be."""
 
 
+AnyChoice = TypeVar("AnyChoice")
+
+
+def by_ranges(
+    m: int | None, limits: Sequence[int], best: Callable[[int, int | None], AnyChoice]
+) -> list[tuple[int | None, AnyChoice]]:
+    """(limit, choice) by rising limits: the choice for products of up to so many rows; None stands for any number.
+
+    A static number of rows has one choice. For a dynamic one, neighbours that agree are one.
+
+    Args:
+        best: the choice for more rows than the first number, up to the second.
+    """
+    if m is not None:
+        return [(None, best(m - 1, m))]
+    result: list[tuple[int | None, AnyChoice]] = []
+    for above, limit in zip((0, *limits), (*limits, None), strict=True):
+        choice = best(above, limit)
+        if result and result[-1][1] == choice:
+            result.pop()
+        result.append((limit, choice))
+    return result
+
+
 def choose_by_rows(
     m: int | None,
     n: int,
@@ -278,18 +278,10 @@ def choose_by_rows(
     batch: int = 1,
     choices: Chosen = NOTHING_CHOSEN,
 ) -> list[tuple[int | None, Choice]]:
-    """(rows, choice) by rising rows: the choice for products of up to so many rows; None stands for any number.
+    """What `by_ranges` gives of m rows; measured choices come before the rule."""
 
-    A static number of rows has one choice. For a dynamic one, neighbours that agree are one. Measured choices come
-    before the rule.
-    """
-    if m is not None:
-        return [(None, _chosen(choices, m - 1, m, Sizes(m, n, k, products, batch), tiles, chip, splits=True))]
-    result: list[tuple[int | None, Choice]] = []
-    for above, limit in zip((0, *ROW_STEPS), (*ROW_STEPS, None), strict=True):
+    def best(above: int, limit: int | None) -> Choice:
         sizes = Sizes(MANY_ROWS if limit is None else limit, n, k, products, batch)
-        choice = _chosen(choices, above, limit, sizes, tiles, chip, splits=limit is not None)
-        if result and result[-1][1] == choice:
-            result.pop()
-        result.append((limit, choice))
-    return result
+        return _chosen(choices, above, limit, sizes, tiles, chip, splits=limit is not None)
+
+    return by_ranges(m, ROW_STEPS, best)

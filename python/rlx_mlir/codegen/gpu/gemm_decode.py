@@ -14,8 +14,6 @@ from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
 from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.formats.planes import PlaneLayout
 
-__all__ = ["DecodeLoader", "packed_rows", "store_halves", "store_transposed", "tile_runs"]
-
 
 def packed_rows(em: DeviceEmitter, body: Body, layout: PlaneLayout, n: int, k: int) -> list[PackedRows]:
     """The rows of each weight, [N, K] in planes."""

@@ -24,8 +24,6 @@ from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
 from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.formats.planes import PlaneLayout
 
-__all__ = ["ExactMmaCore"]
-
 STEP = 16
 """Elements along K of one mma."""
 #: Two ones, of each type.

@@ -30,8 +30,6 @@ from rlx_mlir.codegen.gpu.gemm_ring import Sums
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.structures import mapped
 
-__all__ = ["FLOAT8_TILES", "Float8Core", "float8_access", "float8_core", "gemm_float8"]
-
 NATIVE = (89, 120, 121)
 """Chips whose tensor cores take floats of 8 bits from registers."""
 FIRST_CHIP = 89

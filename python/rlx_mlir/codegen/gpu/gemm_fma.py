@@ -34,8 +34,6 @@ from rlx_mlir.codegen.gpu.gemm_host import dense_operands, line_access, product_
 from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, TileCore
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 
-__all__ = ["PAD", "FmaCore", "TransposingLoader", "fma_core", "gemm_fma"]
-
 _ALONG = 8
 """Neighbours along K, and so along memory, that threads copy together: a sector of 32 bytes."""
 PAD = 4

@@ -38,8 +38,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symb
 from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.errors import InputError
 
-__all__ = ["Limited", "Schedule", "gemm_hopper"]
-
 STRIDE_BYTES = 16
 """TMA needs rows whose starts are multiples of this apart."""
 UNKNOWN_BATCH = 16
@@ -228,10 +226,7 @@ class Schedule:
         if self.gemm.m is not None:
             return self.gemm.m
         rank = len(self.gemm.x_shape)
-        count: Index = 1
-        for axis in range(rank - 2 if self.gemm.batched else 0, rank - 1):
-            count = count * em.dim(x, axis)
-        return count
+        return em.dims(x, range(rank - 2 if self.gemm.batched else 0, rank - 1))
 
     def take(self, em: HostEmitter, rows: Index, scratch: Scratch) -> list[Value | None]:
         """The scratch memory of each choice, where it cuts K."""

@@ -10,23 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from rlx_mlir.codegen.gpu.gemm_config import Sizes, by_ranges
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
-
-__all__ = [
-    "ACCUMULATORS",
-    "K_STEP",
-    "PROMOTED_ACCUMULATORS",
-    "ROW_LIMITS",
-    "STEP_BYTES",
-    "TILES",
-    "Choice",
-    "Layout",
-    "Tile",
-    "candidates",
-    "choose",
-    "choose_by_rows",
-    "microseconds",
-]
 
 STEP_BYTES = 128
 """Bytes of K in one stage: a row of the swizzled layout."""
@@ -232,16 +217,15 @@ def _ceil(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _blocks(tile: Tile, m: int, n: int, batch: int) -> int:
-    return _ceil(m, tile.out_rows) * _ceil(n, tile.out_columns) * batch
+def _blocks(tile: Tile, sizes: Sizes) -> int:
+    return _ceil(sizes.m, tile.out_rows) * _ceil(sizes.n, tile.out_columns) * sizes.batch
 
 
-def microseconds(
-    choice: Choice, m: int, n: int, k: int, *, processors: int, batch: int = 1, products: int = 1
-) -> float:
-    """The estimated time of [m, k] times `products` weights [k, n], `batch` times, by a tile fitted to them."""
+def microseconds(choice: Choice, sizes: Sizes, processors: int) -> float:
+    """The estimated time of a product, by a tile fitted to it."""
     tile, splits = choice.tile, choice.splits
-    blocks = _blocks(tile, m, n, batch) * splits
+    m, n, k, products, batch = sizes.m, sizes.n, sizes.k, sizes.products, sizes.batch
+    blocks = _blocks(tile, sizes) * splits
     waves = _ceil(blocks, processors)
     steps = _ceil(_ceil(k, K_STEP), splits)
     read = 2.0 * batch * (m * k + products * n * k)
@@ -261,51 +245,43 @@ def microseconds(
     return total
 
 
-def _candidates(
-    m: int, n: int, k: int, tiles: Sequence[Tile], processors: int, batch: int, products: int, *, split: bool
-) -> Iterator[Choice]:
-    for whole in tiles:
-        tile = whole.shared_by(products)
-        if tile is None:
-            continue
-        blocks = _blocks(tile, m, n, batch)
-        # Swapped operands were faster only where they let K be cut for idle multiprocessors.
-        if tile.swapped and (blocks >= processors or m > tile.columns):
-            continue
-        yield from _splits(tile, m, n, k, processors, batch, split=split)
+def _shared(tiles: Sequence[Tile], sizes: Sizes) -> list[Tile]:
+    """The tiles as the products of one x share them, those that have accumulators for all.
+
+    Raises ValueError where none has.
+    """
+    found = [tile for whole in tiles if (tile := whole.shared_by(sizes.products)) is not None]
+    if not found:
+        raise ValueError(f"no tile has accumulators for {sizes.products} products")
+    return found
 
 
-def _splits(tile: Tile, m: int, n: int, k: int, processors: int, batch: int, *, split: bool) -> Iterator[Choice]:
+def _splits(tile: Tile, sizes: Sizes, processors: int, *, split: bool) -> Iterator[Choice]:
     """A tile with each number of parts of K that may pay."""
-    blocks = _blocks(tile, m, n, batch)
+    blocks = _blocks(tile, sizes)
     for splits in SPLITS:
-        fits = blocks * splits <= processors and _ceil(k, K_STEP) >= MIN_STEPS * splits
+        fits = blocks * splits <= processors and _ceil(sizes.k, K_STEP) >= MIN_STEPS * splits
         if splits == 1 or (split and fits):
             yield Choice(tile, splits)
 
 
-def choose(
-    m: int,
-    n: int,
-    k: int,
-    *,
-    processors: int = 132,
-    batch: int = 1,
-    products: int = 1,
-    tiles: Sequence[Tile] = TILES,
-    split: bool = True,
-) -> Choice:
-    """The tile and the cut of K that should take least time for [m, k] times `products` weights [k, n]; all at least 1.
+def choose(sizes: Sizes, processors: int = 132, *, tiles: Sequence[Tile] = TILES, split: bool = True) -> Choice:
+    """The tile and the cut of K that should take least time for a product; sizes are at least 1.
 
     split: whether K may be cut. Raises ValueError where no tile has accumulators for so many products.
     """
-    candidates = list(_candidates(m, n, k, tiles, processors, batch, products, split=split))
-    if not candidates:
-        raise ValueError(f"no tile has accumulators for {products} products")
-    return min(
-        candidates,
-        key=lambda choice: microseconds(choice, m, n, k, processors=processors, batch=batch, products=products),
-    )
+    # Swapped operands were faster only where they let K be cut for idle multiprocessors.
+    left = [
+        tile
+        for tile in _shared(tiles, sizes)
+        if not tile.swapped or (_blocks(tile, sizes) < processors and sizes.m <= tile.columns)
+    ]
+    return _least(left, sizes, processors, split=split)
+
+
+def _least(tiles: Sequence[Tile], sizes: Sizes, processors: int, *, split: bool) -> Choice:
+    found = (own for tile in tiles for own in _splits(tile, sizes, processors, split=split))
+    return min(found, key=lambda choice: microseconds(choice, sizes, processors))
 
 
 MOST_SPLITS = 16
@@ -316,11 +292,9 @@ def _chosen(
     choices: Chosen,
     above: int,
     limit: int | None,
-    sizes: tuple[int, int, int],
-    *,
+    sizes: Sizes,
     processors: int,
-    batch: int,
-    products: int,
+    *,
     tiles: Sequence[Tile],
     every: Sequence[Tile],
     split: bool,
@@ -329,22 +303,16 @@ def _chosen(
 
     A chosen tile may be any of `every`, those included that the rule wouldn't take for such sizes.
     """
-    left = [own for tile in every if (own := tile.shared_by(products)) is not None]
-    if not left:
-        raise ValueError(f"no tile has accumulators for {products} products")
+    left = _shared(every, sizes)
     rows = choices.take("tile_rows", sorted({tile.out_rows for tile in left}), above=above, limit=limit)
     left = [tile for tile in left if rows in (None, tile.out_rows)]
     columns = choices.take("tile_columns", sorted({tile.out_columns for tile in left}), above=above, limit=limit)
     left = [tile for tile in left if columns in (None, tile.out_columns)]
-    options: dict[str, int] = {"processors": processors, "batch": batch, "products": products}
     if rows is None and columns is None:
-        found = choose(*sizes, processors=processors, batch=batch, products=products, tiles=tiles, split=split)
+        found = choose(sizes, processors, tiles=tiles, split=split)
     else:
-        found = min(
-            (own for tile in left for own in _splits(tile, *sizes, processors, batch, split=split)),
-            key=lambda choice: microseconds(choice, *sizes, **options),
-        )
-    most = min(MOST_SPLITS, _ceil(sizes[2], K_STEP)) if split else 1
+        found = _least(left, sizes, processors, split=split)
+    most = min(MOST_SPLITS, _ceil(sizes.k, K_STEP)) if split else 1
     splits = choices.take("split", range(1, most + 1), above=above, limit=limit)
     sweep = choices.take("sweep", above=above, limit=limit)
     tile = found.tile if sweep is None else replace(found.tile, group=sweep)
@@ -357,30 +325,19 @@ def _fitting(tiles: Sequence[Tile], accumulators: int) -> list[Tile]:
 
 
 def candidates(
-    m: int,
-    n: int,
-    k: int,
-    *,
-    processors: int,
-    batch: int = 1,
-    products: int = 1,
-    split: bool = True,
-    accumulators: int = ACCUMULATORS,
-    most: int = 7,
+    sizes: Sizes, processors: int, *, split: bool = True, accumulators: int = ACCUMULATORS, most: int = 7
 ) -> Iterator[dict[str, int]]:
     """Choices that are worth a measurement, beside the rule's: first those that should take least time."""
-    options: dict[str, int] = {"processors": processors, "batch": batch, "products": products}
     every = _fitting(TILES, accumulators)
-    own = choose(m, n, k, processors=processors, batch=batch, products=products, tiles=every, split=split)
-    tiles = [tile for whole in every if (tile := whole.shared_by(products)) is not None]
+    own = choose(sizes, processors, tiles=every, split=split)
     found = [
         choice
-        for tile in tiles
-        if not tile.swapped or m <= 4 * tile.columns
-        for choice in _splits(tile, m, n, k, processors, batch, split=split)
+        for tile in _shared(every, sizes)
+        if not tile.swapped or sizes.m <= 4 * tile.columns
+        for choice in _splits(tile, sizes, processors, split=split)
         if choice != own
     ]
-    found.sort(key=lambda choice: microseconds(choice, m, n, k, **options))
+    found.sort(key=lambda choice: microseconds(choice, sizes, processors))
     for choice in found[: most - 1]:
         more = {"split": choice.splits} if split else {}
         yield {"tile_rows": choice.tile.out_rows, "tile_columns": choice.tile.out_columns, **more}
@@ -404,24 +361,15 @@ def choose_by_rows(
     accumulators: int = ACCUMULATORS,
     choices: Chosen = NOTHING_CHOSEN,
 ) -> list[tuple[int | None, Choice]]:
-    """(limit, choice) by rising limits: the choice for products of up to so many rows; None stands for any number.
+    """What `by_ranges` gives of m rows; measured choices come before the rule.
 
-    A static number of rows has one choice. For a dynamic one, neighbours that agree are one. Measured choices come
-    before the rule. Tiles have at most so many `accumulators`.
+    Tiles have at most so many `accumulators`.
     """
+    every = _fitting(TILES, accumulators)
+    tiles = every if m is not None else _fitting(DYNAMIC_TILES, accumulators)
 
-    def best(above: int, limit: int | None, rows: int, tiles: Sequence[Tile]) -> Choice:
-        sizes = (rows, n, k)
-        fixed: dict[str, int] = {"processors": processors, "batch": batch, "products": products}
-        left, every = _fitting(tiles, accumulators), _fitting(TILES, accumulators)
-        return _chosen(choices, above, limit, sizes, **fixed, tiles=left, every=every, split=split)
+    def best(above: int, limit: int | None) -> Choice:
+        sizes = Sizes(MANY_ROWS if limit is None else limit, n, k, products, batch)
+        return _chosen(choices, above, limit, sizes, processors, tiles=tiles, every=every, split=split)
 
-    if m is not None:
-        return [(None, best(m - 1, m, m, TILES))]
-    result: list[tuple[int | None, Choice]] = []
-    for above, limit in zip((0, *ROW_LIMITS), (*ROW_LIMITS, None), strict=True):
-        choice = best(above, limit, MANY_ROWS if limit is None else limit, DYNAMIC_TILES)
-        if result and result[-1][1] == choice:
-            result.pop()
-        result.append((limit, choice))
-    return result
+    return by_ranges(m, ROW_LIMITS, best)

@@ -21,8 +21,6 @@ from rlx_mlir.codegen.gpu.gemm_hopper_config import Layout, Tile
 from rlx_mlir.codegen.gpu.gemm_hopper_loop import Accumulators, Mainloop, TilePlace
 from rlx_mlir.codegen.program import Unary
 
-__all__ = ["DirectStorer", "PartStorer", "Storer", "reduce_parts"]
-
 BOX = 64
 """Columns of a box of outputs: 128 bytes."""
 

@@ -25,8 +25,6 @@ from rlx_mlir.codegen.gpu.gemm_hopper_config import STEP_BYTES, Choice, Layout, 
 from rlx_mlir.codegen.gpu.tma_ring import Slot, TmaRing
 from rlx_mlir.codegen.structures import mapped
 
-__all__ = ["Accumulators", "Finisher", "Mainloop", "Operands", "TilePlace", "warp_specialised"]
-
 _PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 24, 240
 """Registers of a thread that loads, and of one that multiplies, with two consumers: 65,536 in all."""
 

@@ -21,8 +21,6 @@ from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
 from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.formats.planes import PlaneLayout, plane_layout
 
-__all__ = ["FEW_ROWS", "MOST_BYTES", "gemm_hopper_packed"]
-
 FEW_ROWS = 768
 """Rows up to which decoding beforehand doesn't pay."""
 MOST_BYTES = 512 << 20

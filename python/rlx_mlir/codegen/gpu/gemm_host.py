@@ -16,8 +16,6 @@ from rlx_mlir.codegen.gpu.gemm_ring import Core, ring_kernel, shared_bytes
 from rlx_mlir.codegen.gpu.kernel import Buffers, DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs.products import argument_buffers, result_buffers
 
-__all__ = ["arguments_of", "product_kernel", "results_of"]
-
 MakeCore = Callable[[Tile], Core]
 """What multiplies by a tile."""
 
@@ -179,9 +177,7 @@ class _Host:
         gemm = self._gemm
         x, w = operands[0], operands[-len(gemm.program.arguments) - self._products]
         rank = len(gemm.x_shape)
-        m: Index = 1
-        for axis in range(rank - 2 if gemm.batched else 0, rank - 1):
-            m = m * em.dim(x, axis)
+        m = em.dims(x, range(rank - 2 if gemm.batched else 0, rank - 1))
         inner, outer = len(gemm.w_shape) - 1, len(gemm.w_shape) - 2
         n = gemm.n if gemm.n is not None else em.dim(w, outer if gemm.transpose_rhs else inner)
         k = gemm.k if gemm.k is not None else em.dim(x, rank - 1)

@@ -31,8 +31,6 @@ from rlx_mlir.codegen.gpu.gemm_host import dense_operands, line_access, product_
 from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, TileCore, WarpTile
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 
-__all__ = ["FragmentCore", "MmaCore", "gemm_mma", "gemm_tf32", "mma_core"]
-
 
 def chunk_place(line: Index, chunk: Index, chunks: int) -> Index:
     """The byte of a swizzled tile at which a chunk of a line of `chunks` lies."""

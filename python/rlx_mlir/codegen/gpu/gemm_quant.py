@@ -45,8 +45,6 @@ from rlx_mlir.codegen.gpu.planes import PackedRows, quad_at, signed_bytes
 from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.formats.planes import PlaneLayout, plane_layout
 
-__all__ = ["IntegerCore", "gemm_block_dot", "gemm_decoded"]
-
 _CENTRE = 0x4B400000
 _CENTRE_VALUE = 1.5 * 2.0**23
 """What integer accumulators start from, and the f32 of these bits: the accumulators' bits are then the f32 that is the

@@ -27,8 +27,6 @@ from rlx_mlir.codegen.gpu.gemm_base import (
 )
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 
-__all__ = ["Core", "Staged", "TileCore", "WarpTile", "ring_kernel", "shared_bytes"]
-
 
 @dataclass(frozen=True)
 class WarpTile:

@@ -17,8 +17,6 @@ from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.gemv_core import Gemv, Task, parameters_of
 from rlx_mlir.codegen.structures import mapped
 
-__all__ = ["ColumnsConfig", "choose_columns", "columns_bytes", "emit_columns", "splits_of"]
-
 #: Sums that a thread holds at most.
 MAX_SUMS = 64
 #: Shared memory that a block may have without asking for more than chips have by default.

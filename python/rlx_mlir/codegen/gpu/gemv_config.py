@@ -11,18 +11,6 @@ from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.errors import InputError
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = [
-    "MAX_TILE",
-    "GemvConfig",
-    "Work",
-    "candidates",
-    "choose",
-    "choose_persistent",
-    "choose_portable",
-    "ranges",
-    "tiles",
-]
-
 #: Rows of x that one pass over the weights serves at most.
 MAX_TILE = 8
 #: Lanes that may share a row of weights, widest first.

@@ -30,8 +30,6 @@ from rlx_mlir.formats import PlaneLayout, get_format, plane_layout
 from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = ["MAX_ROWS", "Gemv", "Products", "Task", "parameters_of"]
-
 #: Rows of x for which the schedule is meant; more work, each eight of them reading the weights again.
 MAX_ROWS = 8
 _ONES = 0x01010101

@@ -27,8 +27,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symb
 from rlx_mlir.codegen.kernel import row_count
 from rlx_mlir.codegen.structures import mapped
 
-__all__ = ["MOST_ROWS", "gemv_float8"]
-
 MOST_ROWS = 8
 """Rows of x at most: the columns of mma."""
 WARPS, ROWS, SPAN, UNROLL = 8, 16, 64, 2

@@ -15,9 +15,6 @@ from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.epilogue import rsqrt_approx
 from rlx_mlir.codegen.gpu.quantize import GROUP, QUAD, quantize_block
 
-__all__ = ["IDENTITY_PROLOGUE", "Prologue", "Sink", "Team", "apply_prologue"]
-
-
 #: Loads of a thread that are under way together.
 MOST_LOADS = 5
 

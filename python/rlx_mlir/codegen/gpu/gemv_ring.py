@@ -14,8 +14,6 @@ from rlx_mlir.codegen.gpu.gemv_rows import Activations, Row
 from rlx_mlir.codegen.gpu.gemv_stage import stage, staged_bytes
 from rlx_mlir.codegen.gpu.tma_ring import Slot, TmaRing
 
-__all__ = ["emit_persistent", "persistent_bytes"]
-
 #: Number of the barrier of the warps that compute.
 _BARRIER = 1
 

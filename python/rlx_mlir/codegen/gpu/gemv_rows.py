@@ -19,8 +19,6 @@ from rlx_mlir.codegen.gpu.planes import byte_float, quads_of, values
 from rlx_mlir.formats import Factor, PlaneLayout
 from rlx_mlir.formats.descriptions import RUN
 
-__all__ = ["DENSE", "Activations", "DenseUnit", "Factors", "PackedUnit", "Row", "Staged", "chunk_place", "unit_of"]
-
 #: Bytes of the elements of dense weights and activations.
 DENSE = {"f32": 4, "f16": 2, "bf16": 2}
 #: 1.5 * 2^23: adding an integer below 2^22 to its bits gives the bits of the sum as f32.

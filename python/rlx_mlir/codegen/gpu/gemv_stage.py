@@ -13,8 +13,6 @@ from rlx_mlir.codegen.gpu.gemv_rows import Staged, chunk_place
 from rlx_mlir.codegen.gpu.quantize import QUAD
 from rlx_mlir.formats.descriptions import RUN
 
-__all__ = ["PROLOGUE_THREADS", "emit_prologue", "stage", "staged_bytes"]
-
 #: Threads of a block that prepares a row of x in global memory.
 PROLOGUE_THREADS = 256
 

@@ -15,11 +15,9 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import elementwise
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, symbol_of, write_sized_kernel
+from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, symbol_of, write_sized_kernel
 from rlx_mlir.codegen.gpu.reduce import THREADS, Joins, Pass, PassBody, Sizes
 from rlx_mlir.codegen.specs import GroupNormSpec
-
-__all__ = ["emit_group_norm"]
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,8 @@ class _Image:
     pixels: Index
 
 
-def emit_group_norm(name: str, spec: GroupNormSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+def emit_group_norm(name: str, spec: GroupNormSpec, chip: str, constants: Constants = frozenset()) -> DeviceKernel:
     """The kernel of a `GroupNormSpec`.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for f64.
     """

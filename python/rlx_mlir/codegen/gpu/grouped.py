@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
+from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.gpu.reduce import THREADS, WARP, Joins
 from rlx_mlir.codegen.gpu.scan import running_of_block
 from rlx_mlir.codegen.specs import GroupedSpec, PackedGroupedSpec
 from rlx_mlir.codegen.structures import pairwise
-
-__all__ = ["emit_grouped"]
 
 #: Rows that are looked at for those of the expert, and that are multiplied together.
 LISTED, ROWS = 2048, 8
@@ -47,12 +45,9 @@ class _Sizes:
 
 
 def emit_grouped(
-    name: str, spec: GroupedSpec | PackedGroupedSpec, chip: str, constants: frozenset[int] = frozenset()
+    name: str, spec: GroupedSpec | PackedGroupedSpec, chip: str, constants: Constants = frozenset()
 ) -> DeviceKernel:
     """The kernel of a `GroupedSpec`.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for packed weights, and for other types than f32, f16 and bf16 with numbers of experts
     of i32 or i64.

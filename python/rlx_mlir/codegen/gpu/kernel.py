@@ -32,6 +32,7 @@ __all__ = [
     "COUNTS",
     "MOST",
     "Buffers",
+    "Constants",
     "DeviceKernel",
     "HostEmitter",
     "HostPart",
@@ -53,6 +54,11 @@ MOST = (1 << 31) - (1 << 16)
 COUNTS = "rlx.counts"
 _SWIZZLES = {0: "none", 32: "swizzle_32b", 64: "swizzle_64b", 128: "swizzle_128b"}
 _PROMOTIONS = {0: "none", 64: "l2promo_64b", 128: "l2promo_128b", 256: "l2promo_256b"}
+
+
+Constants = frozenset[int]
+"""Numbers of a kernel's operands that are parameters of the model at every call, so that `pointer` may have them
+`constant`."""
 
 
 def symbol_of(name: str) -> str:
@@ -89,10 +95,7 @@ class HostEmitter(Emitter):
 
     def elements(self, buffer: Value) -> Index:
         """The number of elements of a buffer."""
-        count: Index = 1
-        for axis in range(len(shape_of(buffer.type))):
-            count = count * self.dim(buffer, axis)
-        return count
+        return self.dims(buffer, range(len(shape_of(buffer.type))))
 
     def launch(
         self,
@@ -343,7 +346,7 @@ def write_sized_kernel(
     widths: Callable[[Structure], Sequence[int]] | None = None,
     divisors: Callable[[Structure], Iterable[Index]] = lambda sizes: (),
     shared: Callable[[int], int] = lambda width: 0,
-    constants: frozenset[int] = frozenset(),
+    constants: Constants = frozenset(),
     order: tuple[int, ...] | None = None,
     type: str = "i64",
 ) -> DeviceKernel:
@@ -357,7 +360,6 @@ def write_sized_kernel(
         widths: elements of a vector: one number, or two between which the host decides.
         divisors: sizes that have to be multiples of the first of them.
         shared: bytes of shared memory.
-        constants: the kernel's operands that are parameters of the model.
         order: as for `write_device_kernel`.
         type: of the parameters.
     """

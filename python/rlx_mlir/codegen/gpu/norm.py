@@ -18,6 +18,7 @@ from rlx_mlir.codegen.emit import Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.epilogue import elementwise
 from rlx_mlir.codegen.gpu.kernel import (
+    Constants,
     DeviceKernel,
     HostEmitter,
     Numbers,
@@ -29,17 +30,12 @@ from rlx_mlir.codegen.gpu.kernel import (
 from rlx_mlir.codegen.gpu.reduce import THREADS, Joins, Pass, PassBody, Sizes
 from rlx_mlir.codegen.specs import NormSpec
 
-__all__ = ["emit_norm"]
-
 Rows = Callable[[Value], list[Value]]
 """The elements of the thread's columns at a place along the axis, f32."""
 
 
-def emit_norm(name: str, spec: NormSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+def emit_norm(name: str, spec: NormSpec, chip: str, constants: Constants = frozenset()) -> DeviceKernel:
     """The kernel of a `NormSpec`.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for f64.
     """

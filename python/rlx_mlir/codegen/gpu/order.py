@@ -9,8 +9,6 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Value
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter
 
-__all__ = ["Order"]
-
 _FLOATS = {"f16": 32, "bf16": 32, "f32": 32, "f64": 64}
 _INTEGERS = {"i8": 32, "i16": 32, "i32": 32, "i64": 64}
 

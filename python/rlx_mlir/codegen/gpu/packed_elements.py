@@ -14,8 +14,6 @@ from rlx_mlir.codegen.gpu.planes import QUAD, PlaneRows, dense_quad
 from rlx_mlir.formats import BlockFormat, get_format, plane_layout
 from rlx_mlir.formats.descriptions import Plane, Scaled
 
-__all__ = ["FileRows", "elements_of"]
-
 _FLOATS = {"<f2": "f16", "<f4": "f32"}
 
 

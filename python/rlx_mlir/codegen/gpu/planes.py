@@ -17,18 +17,6 @@ from rlx_mlir.formats import Factor, PlaneLayout
 from rlx_mlir.formats.descriptions import RUN
 from rlx_mlir.formats.planes import HALF
 
-__all__ = [
-    "QUAD",
-    "PackedRows",
-    "PlaneRows",
-    "byte_float",
-    "dense_quad",
-    "quad_at",
-    "quads_of",
-    "signed_bytes",
-    "values",
-]
-
 #: Elements that are decoded together: a word of four bytes.
 QUAD = 4
 #: 2^23 as f32: its low byte is free.

@@ -9,39 +9,29 @@ vector, are computed one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.conversions import COMPARISONS
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Parameter, Value, element_of, pointer, vec
 from rlx_mlir.codegen.gpu.epilogue import elementwise
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.row_graph import PEAK, Graph, Node, RowProgram, split_rows
-
-__all__ = ["PointwiseConfig", "emit_pointwise"]
 
 _KINDS = ("load", "scalar", "const", "map", "compare", "round")
 
 
-@dataclass(frozen=True)
-class PointwiseConfig:
-    """threads: of a block. vectors: that a thread computes, a block's threads apart, so that loads overlap."""
-
-    threads: int = 256
-    vectors: int = 2
+THREADS = 256
+VECTORS = 2
+"""Vectors that a thread computes, a block's threads apart, so that loads overlap."""
 
 
 def emit_pointwise(
     name: str,
     program: RowProgram,
     chip: str,
-    constants: frozenset[int] = frozenset(),
-    config: PointwiseConfig = PointwiseConfig(),
+    constants: Constants = frozenset(),
 ) -> DeviceKernel:
     """The kernel of an element-wise program of rows.
-
-    Args:
-        constants: numbers of the operands that are parameters of the model.
 
     Raises UnsupportedByTemplate where the program isn't element-wise on operands of one width.
     """
@@ -71,16 +61,16 @@ def emit_pointwise(
         *((f"period{i}", "i64") for i in periodic),
     ]
     symbol = symbol_of(f"{name}_pointwise")
-    with em.kernel(symbol, parameters, config.threads, chained=True) as values:
+    with em.kernel(symbol, parameters, THREADS, chained=True) as values:
         periods = dict(zip(periodic, values[len(operands) + len(results) + 1 :], strict=True))
-        _Body(em, graph, values, periods, width, lanes).run(values[len(operands) + len(results)], config)
+        _Body(em, graph, values, periods, width, lanes).run(values[len(operands) + len(results)])
     space = program.operands.index(graph.space)
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         count = host.elements(sources[space])
         numbers = [host.i64(n) for n in (count, *(host.elements(sources[i]) for i in periodic))]
-        blocks = host.iceildiv(count, config.threads * config.vectors * lanes)
-        host.launch(symbol, blocks, config.threads, [*sources, *targets, *numbers])
+        blocks = host.iceildiv(count, THREADS * VECTORS * lanes)
+        host.launch(symbol, blocks, THREADS, [*sources, *targets, *numbers])
 
     return write_device_kernel(name, "pointwise", operands, results, em, host)
 
@@ -109,13 +99,13 @@ class _Body:
         self.periods = periods
         self.whole = width % lanes == 0
 
-    def run(self, count: Value, config: PointwiseConfig) -> None:
+    def run(self, count: Value) -> None:
         """All elements of the thread."""
         em, lanes = self.em, self.lanes
-        step = config.threads * lanes
-        block = em.wide(em.block()) * (step * config.vectors)
+        step = THREADS * lanes
+        block = em.wide(em.block()) * (step * VECTORS)
         first = block + em.wide(em.thread() * lanes)
-        places = [first if u == 0 else first + u * step for u in range(config.vectors)]
+        places = [first if u == 0 else first + u * step for u in range(VECTORS)]
         # The last vector's place decides whether all are whole: then loads stand side by side.
         with em.if_(em.cmpi("ule", places[-1] + lanes, count)) as branch:
             loaded = [self._load_all(place, lanes) for place in places]

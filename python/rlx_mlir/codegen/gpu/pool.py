@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
+from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.gpu.reduce import THREADS, WARP, Joins
 from rlx_mlir.codegen.specs import PoolSpec
-
-__all__ = ["emit_pool"]
 
 #: Pixels of a window that stand one after the other in the code at most, and of one that a warp shares at least.
 UNROLLED, SHARED = 16, 64
@@ -36,11 +34,8 @@ class _Image:
     columns: Index
 
 
-def emit_pool(name: str, spec: PoolSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+def emit_pool(name: str, spec: PoolSpec, chip: str, constants: Constants = frozenset()) -> DeviceKernel:
     """The kernel of a `PoolSpec`.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for other types than f32, f16 and bf16.
     """

@@ -15,16 +15,14 @@ from rlx_mlir.codegen.gpu.gemm_hopper import gemm_hopper
 from rlx_mlir.codegen.gpu.gemm_hopper_packed import FEW_ROWS, gemm_hopper_packed
 from rlx_mlir.codegen.gpu.gemm_mma import gemm_mma, gemm_tf32
 from rlx_mlir.codegen.gpu.gemm_quant import gemm_block_dot, gemm_decoded
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel
 from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.formats.planes import plane_layout
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
-__all__ = ["emit_product", "emit_product_hopper"]
-
 
 def emit_product(
-    spec: ProductSpec, chip: str, constants: frozenset[int] = frozenset(), choices: Chosen = NOTHING_CHOSEN
+    spec: ProductSpec, chip: str, constants: Constants = frozenset(), choices: Chosen = NOTHING_CHOSEN
 ) -> DeviceKernel:
     """The kernels of a product; UnsupportedByTemplate where no portable schedule covers it.
 

@@ -11,8 +11,6 @@ from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, pointer, vec
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 
-__all__ = ["GROUP", "Quantize", "quantize", "quantize_block"]
-
 #: Lanes that share a block.
 GROUP = 8
 #: Elements that a lane loads at a time.

@@ -24,8 +24,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symb
 from rlx_mlir.codegen.gpu.recurrence_chunks import Chunks, chunk_memory
 from rlx_mlir.codegen.specs.sequence import RecurrenceSpec
 
-__all__ = ["MAX_SIZE", "PROMPT", "emit_recurrence"]
-
 WARP = 32
 #: Rows that a thread keeps.
 ROWS = 32

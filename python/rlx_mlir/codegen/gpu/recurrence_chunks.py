@@ -23,8 +23,6 @@ from collections.abc import Sequence
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.epilogue import exp
 
-__all__ = ["CHUNK", "Chunks", "chunk_memory"]
-
 WARP = ROWS = 32
 #: Steps of a chunk, a power of two.
 CHUNK = 8

@@ -21,6 +21,7 @@ from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.copies import product
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.kernel import (
+    Constants,
     DeviceKernel,
     HostEmitter,
     Scratch,
@@ -30,8 +31,6 @@ from rlx_mlir.codegen.gpu.kernel import (
 )
 from rlx_mlir.codegen.specs import ReduceSpec
 from rlx_mlir.codegen.structures import pairwise
-
-__all__ = ["Joins", "Pass", "PassBody", "Sizes", "emit_reduce", "launch_pass", "parts_of", "write_pass"]
 
 THREADS = 256
 WARP = 32
@@ -206,11 +205,8 @@ class Pass:
         return THREADS // self.team if self.rows else self.across * lanes
 
 
-def emit_reduce(name: str, spec: ReduceSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+def emit_reduce(name: str, spec: ReduceSpec, chip: str, constants: Constants = frozenset()) -> DeviceKernel:
     """The kernel of a reduction.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for integers of less than 32 bits, and means of integers.
     """

@@ -19,7 +19,7 @@ from rlx_mlir.codegen.conversions import COMPARISONS
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import elementwise
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
+from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.row_graph import (
     PEAK,
     REDUCTIONS,
@@ -31,8 +31,6 @@ from rlx_mlir.codegen.row_graph import (
     rows_of,
     split_rows,
 )
-
-__all__ = ["RowTiling", "choose_tiling", "emit_rows"]
 
 #: Elements of a row that one thread holds at most; they are unrolled.
 MOST_ELEMENTS = 64
@@ -97,7 +95,7 @@ def choose_tiling(graph: Graph, plan: Plan) -> RowTiling:
     return tiling
 
 
-def emit_rows(name: str, program: RowProgram, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+def emit_rows(name: str, program: RowProgram, chip: str, constants: Constants = frozenset()) -> DeviceKernel:
     """The kernel of a row-wise program; operands and results as for CPUs.
 
     Args:

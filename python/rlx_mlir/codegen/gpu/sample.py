@@ -17,8 +17,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symb
 from rlx_mlir.codegen.specs import SampleSpec
 from rlx_mlir.mir.sampling import COUNT, NOTHING, TEMPERATURE, TOP_P
 
-__all__ = ["emit_sample"]
-
 MOST_THREADS = 1024
 
 

@@ -17,6 +17,7 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.kernel import (
+    Constants,
     DeviceKernel,
     HostEmitter,
     Scratch,
@@ -27,17 +28,12 @@ from rlx_mlir.codegen.gpu.kernel import (
 from rlx_mlir.codegen.gpu.reduce import THREADS, WARP, Joins, Pass, Sizes, launch_pass, parts_of, write_pass
 from rlx_mlir.codegen.specs import ScanSpec
 
-__all__ = ["emit_scan", "running_of_block"]
-
 #: Steps of a column whose loads are under way together.
 UNROLL = 8
 
 
-def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+def emit_scan(name: str, spec: ScanSpec, chip: str, constants: Constants = frozenset()) -> DeviceKernel:
     """The kernel of a running sum.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for types of elements other than f32, f16, bf16 and i32.
     """

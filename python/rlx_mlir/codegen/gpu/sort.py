@@ -32,8 +32,6 @@ from rlx_mlir.codegen.gpu.order import Order
 from rlx_mlir.codegen.kernel import row_count
 from rlx_mlir.codegen.specs import TopKSpec
 
-__all__ = ["TILE", "emit_sort"]
-
 #: Elements of a tile, and threads of a block, at most.
 TILE, THREADS = 2048, 256
 #: The least of both that a block has.

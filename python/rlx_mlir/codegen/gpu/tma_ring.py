@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value
 
-__all__ = ["Slot", "TmaRing"]
-
 
 class Slot(NamedTuple):
     """A stage of a ring, and the parity of its barrier: what loops along rings carry."""

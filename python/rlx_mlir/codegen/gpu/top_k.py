@@ -21,8 +21,6 @@ from rlx_mlir.codegen.kernel import row_count
 from rlx_mlir.codegen.specs import TopKSpec
 from rlx_mlir.codegen.structures import pairwise
 
-__all__ = ["emit_top_k"]
-
 THREADS = 256
 #: Elements that a thread holds in the first launch, and at most in the second.
 ELEMENTS, MOST_ELEMENTS = 16, 48

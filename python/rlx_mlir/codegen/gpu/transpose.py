@@ -17,6 +17,7 @@ from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.copies import Axis, merged_permutation, moves_last, product, transposed_axes
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer, shape_of
 from rlx_mlir.codegen.gpu.kernel import (
+    Constants,
     DeviceKernel,
     HostEmitter,
     Numbers,
@@ -26,8 +27,6 @@ from rlx_mlir.codegen.gpu.kernel import (
     write_device_kernel,
 )
 from rlx_mlir.codegen.specs import MoveSpec
-
-__all__ = ["emit_transpose"]
 
 #: Elements of a tile's side in shared memory, and rows of threads of its block.
 SIDE, DEEP = 32, 8
@@ -52,11 +51,8 @@ class _Turn:
         return [self.columns.size, self.rows.size, *distances]
 
 
-def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: Constants = frozenset()) -> DeviceKernel:
     """The kernel of a transpose.
-
-    Args:
-        constants: numbers of the kernel's operands that are parameters of the model.
 
     Raises UnsupportedByTemplate for what isn't a transpose, or keeps the last axis.
     """

@@ -9,14 +9,6 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import element_of, shape_of
 from rlx_mlir.formats import get_format
 
-__all__ = [
-    "LAYOUTS",
-    "AttentionSpec",
-    "CacheSpec",
-    "check_attention",
-    "head_width",
-]
-
 LAYOUTS = ("packed", "bshd", "bhsd")
 MASK_KINDS = ("none", "causal", "sliding_window", "custom", "bias")
 ELEMENTS = ("f32", "f16", "bf16")

@@ -12,8 +12,6 @@ from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.program import Program
 
-__all__ = ["ProductSpec", "Sizes", "argument_buffers", "known_product", "result_buffers"]
-
 Sizes = tuple[int | None, ...]
 """Sizes of a value, None where dynamic."""
 

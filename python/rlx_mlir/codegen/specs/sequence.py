@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MAX_TAPS", "ConvSpec", "RecurrenceSpec", "StateSpaceSpec"]
-
 MAX_TAPS = 32
 """Taps are unrolled: more than these are left to generic code."""
 

@@ -12,26 +12,6 @@ from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.formats import PANEL_ROWS
 
-__all__ = [
-    "BroadcastSpec",
-    "BroadcastStep",
-    "Conv2dSpec",
-    "FftPart",
-    "FftSpec",
-    "GatherSpec",
-    "GroupNormSpec",
-    "GroupedSpec",
-    "PackedGroupedSpec",
-    "PoolSpec",
-    "MoveSpec",
-    "QMatmulSpec",
-    "ReduceSpec",
-    "SampleSpec",
-    "ScanSpec",
-    "SolveSpec",
-    "TopKSpec",
-]
-
 
 @dataclass(frozen=True)
 class TopKSpec:

@@ -71,14 +71,6 @@ def gpu_index(name: str, dimension: str) -> ir.Value:
     return ir.Operation.create(name, results=[ir.IndexType.get()], attributes=attributes).result
 
 
-def constant_value(value: ir.Value) -> int | None:
-    """The number that an index value is, None where it isn't a constant."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    return int(ir.IntegerAttr(owner.attributes["value"]).value)
-
-
 def location_of(op: ir.AnyOp) -> str:
     """The operation and its place, for messages."""
     return f"'{name_of(op)}' at {op.location}"

@@ -16,8 +16,6 @@ from rlx_mlir.lowering.kernel_specs import read_attention, read_product
 from rlx_mlir.tuning.choices import AT, changes_bits
 from rlx_mlir.tuning.gpu import CHANGE_BITS
 
-__all__ = ["list_candidates"]
-
 Shape = tuple[int, ...]
 #: Parts of the keys that are tried.
 _PARTS = (2, 4, 8, 16, 32, 64, 128)
@@ -115,15 +113,14 @@ def _few_rows(spec: ProductSpec, chip: str, rows: int) -> Iterator[dict[str, int
 def _hopper(
     spec: ProductSpec, chip: str, sizes: tuple[int, int, int], batch: int, *, split: bool
 ) -> Iterator[dict[str, int]]:
-    from rlx_mlir.codegen.gpu.gemm_config import resources
+    from rlx_mlir.codegen.gpu.gemm_config import Sizes, resources
     from rlx_mlir.codegen.gpu.gemm_hopper_config import ACCUMULATORS, PROMOTED_ACCUMULATORS, candidates
 
     m, n, k = sizes
     processors, products, accumulators = resources(chip).processors, spec.program.accumulators, ACCUMULATORS
     if spec.float8 is not None:  # a step has twice as many elements of 8 bits
         k, accumulators = -(-k // 2), PROMOTED_ACCUMULATORS
-    more = {"batch": batch, "products": products, "accumulators": accumulators}
-    return candidates(m, n, k, processors=processors, **more, split=split)
+    return candidates(Sizes(m, n, k, products, batch), processors, accumulators=accumulators, split=split)
 
 
 def _portable(

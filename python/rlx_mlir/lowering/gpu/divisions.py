@@ -6,7 +6,8 @@ from __future__ import annotations
 from mlir.dialects import arith
 
 from rlx_mlir import ir
-from rlx_mlir.lowering.gpu.build import constant_value, name_of, number
+from rlx_mlir.lowering.gpu.build import name_of, number
+from rlx_mlir.lowering.kernel_body import constant_value
 from rlx_mlir.rewriting import compiler_pass, operations
 
 #: Divisions, which have no result where the divisor is 0: on CPUs they end the process.

@@ -15,11 +15,11 @@ from rlx_mlir.lowering.gpu.build import (
     LAUNCH_SIZES,
     VIEWS,
     bodies,
-    constant_value,
     found,
     location_of,
     number,
 )
+from rlx_mlir.lowering.kernel_body import constant_value
 from rlx_mlir.rewriting import compiler_pass, operations
 
 

@@ -24,7 +24,8 @@ from rlx_mlir import chips, ir
 from rlx_mlir.codegen.gpu.kernel import COUNTS, MOST
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.functions import ROLE, declare_into, parse_into
-from rlx_mlir.lowering.gpu.build import LAUNCH_SIZES, bodies, constant_value, found, location_of, name_of
+from rlx_mlir.lowering.gpu.build import LAUNCH_SIZES, bodies, found, location_of, name_of
+from rlx_mlir.lowering.kernel_body import constant_value
 from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
@@ -41,8 +42,6 @@ ELEMENTS |= {"f8E4M3FN": 0, "f8E5M2": 0}
 SWIZZLES = {"none": 0, "swizzle_32b": 1, "swizzle_64b": 2, "swizzle_128b": 3}
 PROMOTIONS = {"none": 0, "l2promo_64b": 1, "l2promo_128b": 2, "l2promo_256b": 3}
 FILLS = {"zero": 0, "nan": 1}
-#: Numbers that describe a launch.
-LAUNCH_LENGTH = 10
 #: Bytes of a tensor map, and their alignment.
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
 

@@ -17,6 +17,7 @@ from mlir.dialects import arith, memref, scf
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.gpu.build import WARP, bodies, found, indices, location_of, number
+from rlx_mlir.lowering.sums import compensated, with_lost
 from rlx_mlir.rewriting import compiler_pass, operations
 
 #: Threads of a block.
@@ -306,15 +307,8 @@ class _Nest:
                 inner = list(loops)
                 inner[self.reduced[-1]] = turns.induction_variable
                 scf.YieldOp(self._reduce(inner, list(turns.inner_iter_args), []))
-            (total, lost), own = blocks.inner_iter_args, turns.results[0]
-            after = arith.addf(total, own)
-            moved = arith.subf(after, total)
-            error = arith.addf(arith.subf(total, arith.subf(after, moved)), arith.subf(own, moved))
-            scf.YieldOp([after, arith.addf(lost, error)])
-        total, lost = blocks.results
-        # Differences of infinities are NaN: then the sum is what it is.
-        known = arith.cmpf(arith.CmpFPredicate.ORD, lost, lost)
-        return [arith.select(known, arith.addf(total, lost), total)]
+            scf.YieldOp(compensated(blocks.inner_iter_args, turns.results[0]))
+        return [with_lost(blocks.results)]
 
     def _compute(self, loops: list[ir.Value], accumulated: Sequence[ir.Value | None]) -> list[ir.Value]:
         """Moves the nest's operations to the insertion point; gives their results."""

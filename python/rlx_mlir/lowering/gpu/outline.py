@@ -18,7 +18,6 @@ from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.gpu.build import (
     KERNELS,
     bodies,
-    constant_value,
     found,
     gpu_index,
     gpu_module,
@@ -27,6 +26,7 @@ from rlx_mlir.lowering.gpu.build import (
     name_of,
     number,
 )
+from rlx_mlir.lowering.kernel_body import constant_value
 from rlx_mlir.rewriting import compiler_pass, operations
 
 #: What a function on the host may hold beside arithmetic and views.

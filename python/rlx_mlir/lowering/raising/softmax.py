@@ -74,6 +74,3 @@ def _reduced(value: ir.Value, kind: str, x: ir.Value) -> int | None:
     axis = int(reduced.axes[0])
     # Without a view, a rank that is one less broadcasts along the first dimension.
     return axis if is_aligned or bool(reduced.keep_dims) or axis == 0 else None
-
-
-__all__ = ["add_patterns"]
