@@ -590,6 +590,11 @@ class Emitter:
         """One lane of a 1-D vector."""
         return self.op(f"vector.extract {x}[{position}] : {element_of(x.type)} from {x.type}", element_of(x.type))
 
+    def vector(self, values: Sequence[Value]) -> Value:
+        """A 1-D vector of scalars, all of one type."""
+        type = vec(len(values), values[0].type)
+        return self.op(f"vector.from_elements {', '.join(values)} : {type}", type)
+
     def shuffle(self, lhs: Value, rhs: Value, lanes: Sequence[int]) -> Value:
         """Lanes picked from the concatenation of two vectors."""
         type = vec(len(lanes), element_of(lhs.type))
@@ -648,6 +653,20 @@ class Emitter:
             self.masked_store(value, buffer, indices, mask)
             return
         self.line(f"vector.store {value}, {self._at(buffer, indices)} : {buffer.type}, {value.type}")
+
+    def stream(self, value: Value, buffer: Value, indices: Sequence[Index], alignment: int) -> None:
+        """As `vstore`, past the caches, at an address that is a multiple of `alignment` bytes: the vector's size, which
+        processors ask for. Later stores may come first, but for those after `fence_streams`."""
+        attributes = f"{{alignment = {alignment} : i64, nontemporal = true}}"
+        self.line(f"vector.store {value}, {self._at(buffer, indices)} {attributes} : {buffer.type}, {value.type}")
+
+    def fence_streams(self) -> None:
+        """Lets no later store come before those of `stream`; x86 alone has it by this name."""
+        self.line('llvm.call_intrinsic "llvm.x86.sse.sfence"() : () -> ()')
+
+    def address(self, buffer: Value) -> Value:
+        """Where the first element of a buffer is, in bytes, as an index."""
+        return self.op(f"memref.extract_aligned_pointer_as_index {buffer} : {buffer.type} -> index", "index", "start")
 
     def masked_load(self, buffer: Value, indices: Sequence[Index], mask: Value, other: Value) -> Value:
         """As `vload` where `mask` is set, `other` elsewhere; masked-off memory isn't touched."""

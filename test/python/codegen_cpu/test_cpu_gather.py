@@ -11,7 +11,7 @@ import pytest
 from cpu_harness import TARGETS, compiled
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.gather import LARGE_TABLE, LONG_ENTRY, UNIT, configure, emit_gather
+from rlx_mlir.codegen.cpu.gather import AHEAD, LARGE_TABLE, UNIT, configure, emit_gather
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.program import IDENTITY, Program, Step
@@ -45,7 +45,9 @@ CASES = {
     "many parts": ((UNIT, 3), (2,), 1, 0),
     "numbers of several parts": ((7, 1100), (UNIT // 8 + 3,), 1, 0),
     "numbers of few parts": ((2, 3, 9), (5,), 2, 0),
-    "long entries": ((LARGE_TABLE // LONG_ENTRY, LONG_ENTRY // 4 + 3), (40,), 0, 0),
+    "long entries": ((LARGE_TABLE // AHEAD, AHEAD // 4 + 3), (40,), 0, 0),
+    "short entries of a large table": ((LARGE_TABLE // 64, 19), (77,), 0, 0),
+    "all numbers of each part": ((5, 67), (131,), 1, 0),
 }
 
 

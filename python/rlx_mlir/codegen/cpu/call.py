@@ -60,8 +60,7 @@ def emit_call(name: str, spec: CallSpec) -> str:
 
 def _address(em: Emitter, buffer: Value) -> Value:
     """The address of a buffer's first element."""
-    start = em.op(f"memref.extract_aligned_pointer_as_index {buffer} : {buffer.type} -> index", "index", "start")
-    number = em.cast("arith.index_cast", start, "i64")
+    number = em.cast("arith.index_cast", em.address(buffer), "i64")
     return em.op(f"llvm.inttoptr {number} : i64 to !llvm.ptr", "!llvm.ptr", "pointer")
 
 

@@ -147,8 +147,7 @@ class _Pairs:
 
     def __init__(self, em: Emitter, buffer: Value, plan: Plan) -> None:
         self._em, self._plan = em, plan
-        text = f"memref.extract_aligned_pointer_as_index {buffer} : {buffer.type} -> index"
-        self._start = em.op(text, "index", "start")
+        self._start = em.address(buffer)
         self._aligned = f"{{alignment = {plan.width} : i64}}"
 
     def _pointer(self, row: Index, at: Index) -> Value:

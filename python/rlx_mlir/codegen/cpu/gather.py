@@ -2,9 +2,10 @@
 """Gathers: result [B, O, I, T] = table [B, O, N, T] at indices [B, I], copied entry by entry.
 
 A unit is a block of about `UNIT` bytes of the result: of indices, and where these are few, of the parts of the table
-that they choose from. Entries are copied by vectors; single numbers, where T is 1, one by one. Of several parts that
-the same indices choose single numbers from, these are checked once. Long entries of large tables are fetched while the
-ones before them are copied. Rows of a packed table are decoded block by block.
+that they choose from. Entries are copied by vectors. Those of large tables are fetched while the ones before them are
+copied, and results that are larger than caches go to memory past them. Single numbers, where T is 1, are put together
+in registers of 128 bits, by indices that were checked before: of several parts, once for all. Rows of a packed table
+are decoded block by block.
 """
 
 from __future__ import annotations
@@ -31,8 +32,16 @@ UNKNOWN = 64
 SINGLE_UNIT = 1 << 16
 """The same of single numbers that the same indices choose from several parts."""
 
-LONG_ENTRY, LARGE_TABLE = 1 << 10, 1 << 22
-"""Bytes of entries and of tables from which on the next entry is fetched, which a processor doesn't foresee."""
+AHEAD, LARGE_TABLE = 1 << 11, 1 << 22
+"""Bytes of results that entries are fetched ahead of, and bytes of tables from which on they are: a processor doesn't
+foresee them, and waits for one short entry after the other."""
+
+STREAMED = 1 << 25
+"""Bytes of results from which on they pass by the caches, which don't hold them: a line that is written whole needn't
+be read first."""
+
+TOGETHER = 4
+"""Registers of single numbers side by side."""
 
 LINE = 64
 """Bytes that one prefetch brings."""
@@ -68,6 +77,7 @@ def emit_gather(name: str, spec: GatherSpec, target: Target) -> str:
         kernel.open(outs[0])
         with em.loop(begin, end, hint="unit") as unit:
             kernel.run(unit.iv)
+        kernel.close()
 
     return write_kernel(
         name,
@@ -115,15 +125,20 @@ class _Gather:
         """Indices of a unit, and entries."""
         self.blocks = em.iceildiv(self.count, self.most)
         fits = self.most // self.count if isinstance(self.count, int) and self.count else 0
-        self.is_checked_once = fits > 0 and self.columns == 1 and self.parts != 1 and not self.is_batched
-        """Whether the indices of a unit are looked at before its parts are."""
-        self.high = max(fits * SINGLE_UNIT // UNIT if self.is_checked_once else fits, 1)
+        self.is_single = self.columns == 1
+        """Whether entries are single numbers, and indices are looked at before them."""
+        is_shared = self.is_single and self.parts != 1 and not self.is_batched
+        self.high = max(fits * SINGLE_UNIT // UNIT if is_shared else fits, 1)
         """Parts of a unit."""
-        known = isinstance(self.columns, int) and (
-            not isinstance(self.entries, int) or self.entries * entry >= LARGE_TABLE
-        )
-        self.is_ahead = known and entry >= LONG_ENTRY
-        """Whether entries are fetched beforehand."""
+        self.checked_type = "i32" if element_of(spec.indices) == "i32" else "i64"
+        is_large = not isinstance(self.entries, int) or self.entries * entry >= LARGE_TABLE
+        is_known = isinstance(self.columns, int) and not self.is_single
+        self.ahead = max(AHEAD // max(entry, 1), 1) if is_known and is_large else 0
+        """How many entries before they are copied entries are fetched; 0 where they aren't."""
+        known = [size for size in (self.entries, self.count) if isinstance(size, int)]
+        self.is_next_read = is_shared and len(known) == 2 and known[0] <= known[1]
+        """Whether single numbers are probably of all lines of a part, and then of the next one."""
+        self.is_whole_lines = target.x86 and is_known and entry > 0 and entry % LINE == 0 and self.rows is None
 
     def _product(self, buffer: Value, axes: range) -> Index:
         known = [self.em.dim(buffer, axis) for axis in axes]
@@ -138,13 +153,26 @@ class _Gather:
         return self.em.iceildiv(self.parts, self.high) * self.blocks
 
     def take_scratch(self, parts: Scratch) -> None:
-        """Memory for the indices of a unit, where they are checked once."""
-        if self.is_checked_once:
-            self.checked = parts.take([self.count], "i64", 8)
+        """Memory for the indices of a unit, where they are checked before numbers are read."""
+        if self.is_single:
+            most = min(self.count, self.most) if isinstance(self.count, int) else self.most
+            self.checked = parts.take([most], self.checked_type, ELEMENT_BITS[self.checked_type] // 8)
 
     def open(self, out: Value) -> None:
-        """Says where results are."""
-        self.table, self.indices, self.out = (self.em.flat(buffer) for buffer in (self.table, self.indices, out))
+        """Says where results are, and whether they pass by the caches."""
+        em = self.em
+        self.table, self.indices, self.out = (em.flat(buffer) for buffer in (self.table, self.indices, out))
+        self.is_streamed: Value | None = None
+        size = self.parts * self.count * self.columns * self.width
+        if self.is_whole_lines and (not isinstance(size, int) or size >= STREAMED):
+            is_aligned = em.cmpi("eq", em.address(self.out) % LINE, 0)
+            self.is_streamed = is_aligned & em.cmpi("sge", em.index(size), STREAMED)
+
+    def close(self) -> None:
+        """After the last unit: lines that passed by the caches are there for all before a later store is."""
+        if self.is_streamed is not None:
+            with self.em.if_(self.is_streamed):
+                self.em.fence_streams()
 
     def run(self, unit: Value) -> None:
         """One unit."""
@@ -152,31 +180,92 @@ class _Gather:
         first, begin = unit // self.blocks * self.high, unit % self.blocks * self.most
         last = first + 1 if self.high == 1 else em.imin(first + self.high, self.parts)
         end = em.imin(begin + self.most, self.count)
-        if self.is_checked_once:
-            with em.loop(0, self.count, hint="i") as i:
-                em.store(em.cast("arith.index_cast", self._chosen(i.iv), "i64"), self.checked, [i.iv])
+        if self.is_single and not self.is_batched:
+            self._check(begin, end, 0)
         with em.loop(first, last, hint="part") as part:
             batch = part.iv // self.outer if self.is_batched else 0
-            source, target = part.iv * self.entries, part.iv * self.count
-            with em.loop(begin, end, hint="i") as i:
-                if self.is_checked_once:
-                    entry = em.cast("arith.index_cast", em.load(self.checked, [i.iv]), "index")
-                else:
-                    entry = self._chosen(batch * self.count + i.iv)
-                if self.rows is not None:
-                    self._decode(self.rows, entry * self.columns, i.iv * self.k)
-                else:
-                    ahead = None
-                    if self.is_ahead:
-                        following = self._chosen(batch * self.count + em.imin(i.iv + 1, end - 1))
-                        ahead = (source + following) * self.columns
-                    self._copy((source + entry) * self.columns, (target + i.iv) * self.columns, ahead)
+            if self.is_single:
+                if self.is_batched:
+                    self._check(begin, end, batch * self.count)
+                self._numbers(part.iv * self.entries, part.iv * self.count + begin, end - begin)
+            elif self.is_streamed is None:
+                self._entries(part.iv, batch * self.count, begin, end)
+            else:
+                with em.if_(self.is_streamed) as branch:
+                    self._entries(part.iv, batch * self.count, begin, end, streamed=True)
+                    branch.else_()
+                    self._entries(part.iv, batch * self.count, begin, end)
+
+    def _entries(self, part: Value, indices: Index, begin: Index, end: Index, *, streamed: bool = False) -> None:
+        """The entries of one part that some of the indices choose, which begin at `indices`."""
+        em = self.em
+        source, target = part * self.entries, part * self.count
+        with em.loop(begin, end, hint="i") as i:
+            entry = self._chosen(indices + i.iv)
+            if self.rows is not None:
+                self._decode(self.rows, entry * self.columns, i.iv * self.k)
+            else:
+                ahead = None
+                if self.ahead:
+                    following = self._chosen(indices + em.imin(i.iv + self.ahead, end - 1))
+                    ahead = (source + following) * self.columns
+                self._copy((source + entry) * self.columns, (target + i.iv) * self.columns, ahead, streamed=streamed)
 
     def _chosen(self, place: Index) -> Value:
         """An index, inside of the table."""
         em = self.em
         chosen = em.cast("arith.index_cast", position_of(em, em.load(self.indices, [place])), "index")
         return em.binary("arith.maxsi", em.binary("arith.minsi", chosen, em.index(self.entries - 1)), em.index(0))
+
+    # -- single numbers -----------------------------------------------------------------------------------------------
+
+    def _check(self, begin: Index, end: Index, indices: Index) -> None:
+        """Writes some of the indices, inside of the table, to scratch; vectors of them where that is the same type."""
+        em, kind = self.em, self.checked_type
+        last = em.imax(self.entries, 1) - 1
+        if kind == "i32":
+            last = em.imin(last, 2**31 - 1)
+        most = em.cast("arith.index_cast", em.index(last), kind)
+        lanes = self.target.lanes(kind)
+
+        def inside(found: Value) -> Value:
+            bound = most if found.type == kind else em.broadcast(most, found.type)
+            return em.binary("arith.maxsi", em.binary("arith.minsi", found, bound), 0)
+
+        whole = begin
+        if element_of(self.indices.type) == kind:
+            whole = begin + (end - begin) // lanes * lanes
+            with em.loop(begin, whole, lanes, hint="i") as i:
+                found = em.vload(self.indices, [indices + i.iv], vec(lanes, kind))
+                em.vstore(inside(found), self.checked, [i.iv - begin])
+        with em.loop(whole, end, hint="i") as i:
+            found = em.load(self.indices, [indices + i.iv])
+            em.store(inside(found if found.type == kind else position_of(em, found)), self.checked, [i.iv - begin])
+
+    def _numbers(self, source: Index, target: Index, count: Index) -> None:
+        """So many numbers of the part that begins at `source`, by checked indices."""
+        em = self.em
+        lanes = 1 if self.lanes == 1 else 128 // (self.width * 8)
+        step = lanes * TOGETHER
+
+        def number(place: Index) -> Value:
+            chosen = em.load(self.checked, [place])
+            return em.load(self.table, [source + em.cast("arith.index_castui", chosen, "index")])
+
+        whole: Index = 0
+        if lanes > 1:
+            whole = count // step * step
+            with em.loop(0, whole, step, hint="i") as i:
+                # The next part is mostly the next one in memory.
+                for byte in range(0, step * self.width if self.is_next_read else 0, LINE):
+                    em.prefetch(self.table, [source + self.entries + i.iv + byte // self.width])
+                for at in range(0, step, lanes):
+                    numbers = [number(i.iv + (at + lane)) for lane in range(lanes)]
+                    em.vstore(em.vector(numbers), self.out, [target + i.iv + at])
+        with em.loop(whole, count, hint="i") as rest:
+            em.store(number(rest.iv), self.out, [target + rest.iv])
+
+    # -- longer entries -----------------------------------------------------------------------------------------------
 
     def _decode(self, rows: FileRows, source: Index, target: Index) -> None:
         """One row of a packed table."""
@@ -187,20 +276,19 @@ class _Gather:
                 place = target + block.iv * step + number * rows.lanes
                 em.vstore(rounded(em, self.target, value, self.result), self.out, [place])
 
-    def _copy(self, source: Index, target: Index, ahead: Index | None) -> None:
+    def _copy(self, source: Index, target: Index, ahead: Index | None, *, streamed: bool) -> None:
         """One entry; the lines of the one at `ahead` are fetched on the way."""
         em, columns = self.em, self.columns
         whole = columns // self.lanes * self.lanes
         if not isinstance(whole, int) or whole:
             with em.loop(0, whole, self.lanes, hint="t") as t:
-                if ahead is not None:
-                    for byte in range(0, self.lanes * self.width, LINE):
-                        em.prefetch(self.table, [ahead + t.iv + byte // self.width])
-                self._piece(source + t.iv, target + t.iv, self.lanes)
+                self._fetch(ahead, t.iv, self.lanes)
+                self._piece(source + t.iv, target + t.iv, self.lanes, streamed=streamed)
         if not isinstance(whole, int) or not isinstance(columns, int):
             with em.loop(whole, columns, hint="t") as t:
                 self._piece(source + t.iv, target + t.iv, 1)
             return
+        self._fetch(ahead, whole, columns - whole)
         lanes = self.lanes
         while whole < columns:
             lanes //= 2
@@ -208,12 +296,21 @@ class _Gather:
                 self._piece(source + whole, target + whole, lanes)
                 whole += lanes
 
-    def _piece(self, source: Index, target: Index, lanes: int) -> None:
+    def _fetch(self, ahead: Index | None, first: Index, count: int) -> None:
+        """Asks for the lines of so many numbers from the `first` one of an entry on."""
+        for byte in range(0, count * self.width if ahead is not None else 0, LINE):
+            self.em.prefetch(self.table, [ahead + first + byte // self.width])
+
+    def _piece(self, source: Index, target: Index, lanes: int, *, streamed: bool = False) -> None:
         em = self.em
         if lanes == 1:
             em.store(em.load(self.table, [source]), self.out, [target])
+            return
+        value = em.vload(self.table, [source], vec(lanes, self.element))
+        if streamed:
+            em.stream(value, self.out, [target], self.lanes * self.width)
         else:
-            em.vstore(em.vload(self.table, [source], vec(lanes, self.element)), self.out, [target])
+            em.vstore(value, self.out, [target])
 
 
 GENERATORS = (Generator("gather", "gather", configure, emit_gather),)

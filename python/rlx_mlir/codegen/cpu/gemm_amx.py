@@ -112,8 +112,7 @@ class Tiles:
     def pointer(self, buffer: Value, offset: Index) -> Value:
         """The address `offset` bytes after the buffer's first element."""
         em = self._em
-        start = em.op(f"memref.extract_aligned_pointer_as_index {buffer} : {buffer.type} -> index", "index", "start")
-        number = em.cast("arith.index_cast", em.index(start + offset), "i64")
+        number = em.cast("arith.index_cast", em.index(em.address(buffer) + offset), "i64")
         return em.op(f"llvm.inttoptr {number} : i64 to !llvm.ptr", "!llvm.ptr", "pointer")
 
     def stride(self, bytes_: Index) -> Value:

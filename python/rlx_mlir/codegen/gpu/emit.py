@@ -323,11 +323,6 @@ class DeviceEmitter(Emitter):
         halves = [half for word in words for half in (word << 16, word & -65536)]
         return [self.bitcast(half, "f32") for half in halves]
 
-    def vector(self, values: Sequence[Value]) -> Value:
-        """A vector of scalars."""
-        type = vec(len(values), values[0].type)
-        return self.op(f"vector.from_elements {', '.join(values)} : {type}", type)
-
     def lanes(self, x: Value) -> list[Value]:
         """The scalars of a vector; a scalar itself."""
         if not shape_of(x.type):
