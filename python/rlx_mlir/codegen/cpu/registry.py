@@ -59,6 +59,7 @@ MODULES = (
     "fft",
     "grouped",
     "grouped_panels",
+    "copies",
     "transpose",
     "broadcast",
     "top_k",
