@@ -273,8 +273,10 @@ def fuse_siblings(op: ir.AnyOp, rewriter: Rewriter) -> None:
     if gating(op) is not None:  # Both products of a gate are one kernel already.
         return
     siblings = list(_siblings(op, x))
+    if len(siblings) < 2:
+        return
     if not is_parameter(weight):
-        if len(siblings) > 1 and len(shape_of(weight)) == 2:
+        if len(shape_of(weight)) == 2:
             rewriter.no_match(
                 f"its weight isn't a parameter; products of the same value with other weights: {len(siblings) - 1}",
                 hint="parameters are joined once, other values would be copied at each call",

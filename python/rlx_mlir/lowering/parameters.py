@@ -40,7 +40,7 @@ from rlx_mlir.rewriting import (
     operations,
 )
 from rlx_mlir.runtime.prepare import OPERATIONS
-from rlx_mlir.semantics.function import arguments, is_parameter, symbols_in, ties
+from rlx_mlir.semantics.function import arguments, is_parameter, symbols_in, ties, unchanged_parameters
 
 PACK, PLANES = PatternSet(), PatternSet()
 
@@ -244,7 +244,7 @@ def planes_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
 
 def _repack(op: ir.AnyOp, rewriter: Rewriter, layout: str) -> None:
     weight, packed = op.weight, packing_of(op.weight)
-    if not is_known(weight) or packed.layout != "rows":
+    if packed.layout != "rows" or not is_known(weight):
         return
     if not (packed.format.has_planes if layout == "planes" else packed.format.has_panels):
         return rewriter.no_match(f"{packed.scheme} has no {layout}")
@@ -282,7 +282,7 @@ def pack_dense(op: ir.AnyOp, rewriter: Rewriter) -> None:
     matmul = isinstance(op, mir.MatmulOp)
     x, weight = (op.lhs, op.rhs) if matmul else (op.x, op.weight)
     kind = ir.RankedTensorType(weight.type)
-    if not is_known(weight) or len(kind.shape) != 2 or not kind.has_static_shape:
+    if len(kind.shape) != 2 or not kind.has_static_shape or not is_known(weight):
         return
     if str(kind.element_type) not in ("f32", "f16", "bf16"):
         return rewriter.no_match(f"products of {kind.element_type} have no template")
@@ -313,7 +313,7 @@ def hoist_params(module: ir.Operation) -> None:
     """Move what follows from parameters and constants into @prepare, which runs once when parameters are set."""
     function = entry_function(module)
     names = {number: own.get("mir.name") for number, own in enumerate(argument_attributes(function))}
-    parameters = {own.arg_number for own in function.arguments if is_parameter(own)}
+    parameters = unchanged_parameters(function.operation)
     hoisted: dict[int, ir.AnyOp] = {}
     fixed: dict[int, ir.AnyOp] = {}  # what follows from constants alone: @prepare gets copies of what it needs
     for op in operations(function, nested=False):

@@ -195,18 +195,20 @@ def apply_patterns(root: ir.AnyModule, patterns: Iterable[Pattern], *, limit: in
         rewriter._erased.clear()
         rewriter._declined.clear()
         report.misses.clear()
-        snapshot = [(identity(op), op) for op in operations(root)]
+        present = list(operations(root))
+        # Of operations that no pattern is for, most of a large module, no more than the name is asked.
+        snapshot = [(identity(op), op, found) for op in present if (found := by_root.get(op.name))]
         if not started:
             started = True
-            rewriter._original.update(number for number, _ in snapshot)
+            rewriter._original.update(number for number, _, _ in snapshot)
         if limit is None:
-            limit = 1000 + 20 * len(snapshot)
-        for number, op in snapshot:
+            limit = 1000 + 20 * len(present)
+        for number, op, candidates in snapshot:
             if number in rewriter._erased:
                 continue
             if ir.native.is_over():
                 raise RewriteError("rewriting was stopped")
-            for pattern in by_root.get(op.name, ()):
+            for pattern in candidates:
                 if recorder is not None and recorder.budget == 0:
                     return report
                 if rewriter._apply(pattern, op):

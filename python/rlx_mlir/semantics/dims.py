@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -103,10 +104,8 @@ def qwen35_mtp_head(op: ir.AnyOp, operands: Sequence[Dims]) -> Dims:
 
 def type_dims(type: ir.Type, names: Sequence[str] = ()) -> Dims:
     """The dimensions of a tensor type; the dynamic ones have the given names, or are unknown."""
-    if not isinstance(type, ir.ShapedType) or not type.has_rank:
-        return ()
-    if type.has_static_shape:
-        return tuple(Size.of(size) for size in type.shape)
+    if (known := _static_dims(type)) is not None:
+        return known
     found = []
     for i in range(type.rank):
         if not type.is_dynamic_dim(i):
@@ -118,14 +117,31 @@ def type_dims(type: ir.Type, names: Sequence[str] = ()) -> Dims:
     return tuple(found)
 
 
+def _static_dims(type: ir.Type) -> Dims | None:
+    """The dimensions that a type says all of; none of what is no tensor. None where one is dynamic."""
+    if not isinstance(type, ir.ShapedType) or not type.has_rank:
+        return ()
+    return _known_sizes(tuple(type.shape)) if type.has_static_shape else None
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _known_sizes(shape: tuple[int, ...]) -> Dims:
+    """Known numbers as dimensions: a module has few shapes, and many values of each."""
+    return tuple(Size.of(size) for size in shape)
+
+
 def operation_dims(op: ir.Operation, operands: Sequence[Dims]) -> list[Dims]:
     """The dimensions of an operation's results: static ones from their types, the others by the operation's rule.
 
     Those of a call follow from the operations of the kernel.
     """
-    from_types = [type_dims(result.type) for result in op.results]
+    types = [result.type for result in op.results]
+    static = [dims for type in types if (dims := _static_dims(type)) is not None]
+    if len(static) == len(types):
+        return static
+    from_types = [type_dims(type) for type in types]
     is_call = op.name == "func.call"
-    if not (is_call or op.name in DIM_RULES) or all(size.constant is not None for dims in from_types for size in dims):
+    if not (is_call or op.name in DIM_RULES):
         return from_types
     try:
         by_rule = called_dims(op, operands) if is_call else result_dims(op.opview, operands)

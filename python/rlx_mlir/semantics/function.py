@@ -183,6 +183,17 @@ def is_parameter(value: ir.Value) -> bool:
     return not is_replaced(argument)
 
 
+def unchanged_parameters(function: ir.Operation) -> set[int]:
+    """The numbers of the arguments for which `is_parameter` holds; ties are read once for all of them."""
+    tied = {name: output for output, name in ties(function).items()}
+    found = set()
+    for own, value in zip(arguments(function), body(function).arguments, strict=True):
+        output = tied.get(own.name)
+        if own.kind == PARAM and (output is None or output in _returned_as(value, function)):
+            found.add(own.index)
+    return found
+
+
 def _returned_as(value: ir.Value, function: ir.Operation) -> set[str]:
     """The names of the results that are a value, or views of it."""
     found: set[str] = set()

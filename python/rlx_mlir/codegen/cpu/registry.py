@@ -57,6 +57,7 @@ MODULES = (
     "fft",
     "grouped",
     "grouped_panels",
+    "copies",
     "transpose",
     "broadcast",
     "top_k",

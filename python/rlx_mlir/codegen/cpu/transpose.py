@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.moves import moves_last
 from rlx_mlir.codegen.specs import MoveSpec
 
 from . import UnsupportedByTemplate
@@ -31,11 +32,9 @@ _BITS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i16
 
 
 def configure(name: str, spec: MoveSpec, target: Target) -> MoveSpec | None:
-    """Transposes alone; others are copied in pieces, which loops do well."""
-    if spec.op != "transpose":
+    """Transposes that move the last axis; others move whole runs, which `copies.py` does."""
+    if spec.op != "transpose" or not moves_last(spec):
         return None
-    if spec.permutation[-1] == len(spec.permutation) - 1:
-        raise UnsupportedByTemplate(f"{name}: a transpose that leaves the last axis has no template")
     if element_of(spec.result) not in _BITS:
         raise UnsupportedByTemplate(f"{name}: transposes of {element_of(spec.result)} have no template")
     return spec

@@ -15,10 +15,11 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.axes import Axis, joined_axes
 from rlx_mlir.codegen.conversions import HALVES, compare, convert
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
-from rlx_mlir.codegen.gpu.copies import THREADS, own_vector, product
+from rlx_mlir.codegen.gpu.copies import THREADS, own_vector
 from rlx_mlir.codegen.gpu.emit import BITS, FLOAT8, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import elementwise
 from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, write_sized_kernel
+from rlx_mlir.codegen.moves import product
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.specs import BroadcastSpec, BroadcastStep
 

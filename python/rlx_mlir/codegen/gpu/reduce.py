@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
-from rlx_mlir.codegen.gpu.copies import product
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.kernel import (
     Constants,
@@ -29,6 +28,7 @@ from rlx_mlir.codegen.gpu.kernel import (
     symbol_of,
     write_device_kernel,
 )
+from rlx_mlir.codegen.moves import product
 from rlx_mlir.codegen.specs import ReduceSpec
 from rlx_mlir.codegen.structures import pairwise
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
-from rlx_mlir.codegen.gpu.copies import Axis, merged_permutation, moves_last, product, transposed_axes
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer, shape_of
 from rlx_mlir.codegen.gpu.kernel import (
     Constants,
@@ -26,6 +25,7 @@ from rlx_mlir.codegen.gpu.kernel import (
     symbol_of,
     write_device_kernel,
 )
+from rlx_mlir.codegen.moves import Axis, merged_permutation, moves_last, product, transposed_axes
 from rlx_mlir.codegen.specs import MoveSpec
 
 #: Elements of a tile's side in shared memory, and rows of threads of its block.

@@ -34,6 +34,12 @@ def add_patterns(raising: Raising) -> None:
         if raising.dims(op.x) == raising.dims(op.result):
             raising.replace(rewriter, op, op.x)
 
+    @raising.pattern(mir.CastOp)
+    def fold_cast(op: mir.CastOp, rewriter: Rewriter) -> None:
+        """cast(x) -> x, of the type that x has"""
+        if op.x.type == op.result.type:
+            raising.replace(rewriter, op, op.x)
+
     @raising.pattern(mir.SliceOp)
     def fold_slice(op: mir.SliceOp, rewriter: Rewriter) -> None:
         """slice(x) -> narrow(x), or x, of neighbours between numbers along a dimension of known size"""
