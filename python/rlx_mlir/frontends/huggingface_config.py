@@ -217,7 +217,9 @@ class _Reader:
             values |= self._deltas(values["block_count"])
         if self.family.convs:
             values |= self._convs(values)
-        if self.family.scans:
+        if self.family.channel_rates:
+            values |= self._channel_scans(values)
+        elif self.family.scans:
             values |= self._scans(values)
         if self.family.name == "minicpm":
             values |= self._scales(values["block_count"], hidden)
@@ -250,6 +252,40 @@ class _Reader:
         heads = np.where(convs, 0, sizes["attention.head_count_kv"]).astype(np.int32)
         taps = self.document.integer("conv_L_cache", default=self._default("conv_L_cache"))
         return {"attention.head_count_kv": heads, "feed_forward_length": width, "shortconv.l_cache": taps}
+
+    def _channel_scans(self, sizes: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+        """The layers with scans whose states have rates of their own, and their sizes."""
+        document, keys, hidden = self.document, self.family.scan, sizes["embedding_length"]
+        factor, numbers, taps = (
+            document.integer(keys[word], default=self._default(keys[word])) for word in ("factor", "numbers", "taps")
+        )
+        rank = self.value(keys["rank"])
+        automatic = rank is None or rank == "auto"
+        inner = document.integer(keys["inner"], default=hidden * factor) if "inner" in keys else hidden * factor
+        values: dict[str, MetadataValue] = {
+            "ssm.conv_kernel": taps,
+            "ssm.state_size": numbers,
+            "ssm.time_step_rank": -(-hidden // 16) if automatic else document.integer(keys["rank"]),
+            "ssm.inner_size": inner,
+        }
+        if "norms" in keys:
+            values |= {"ssm.dt_b_c_rms": True, "ssm.norm_epsilon": self.number(keys["norms"])}
+        if self.family.scans == "all":
+            return {**values, "attention.head_count": 0, "feed_forward_length": 0}
+        attends = self._every(sizes["block_count"], "attn_layer")
+        values["attention.head_count_kv"] = np.where(attends, sizes["attention.head_count_kv"], 0).astype(np.int32)
+        if (experts := self.count("num_experts")) > 1:
+            used = document.integer("num_experts_per_tok", default=self._default("num_experts_per_tok"))
+            values |= {"expert_count": experts, "expert_used_count": used}
+        return values
+
+    def _every(self, layers: int, word: str) -> npt.NDArray[np.bool_]:
+        """Whether a layer is one of every so many, from an offset on."""
+        period = self.document.integer(f"{word}_period", default=self._default(f"{word}_period"))
+        offset = self.count(f"{word}_offset")
+        if offset >= period:
+            raise self.document.fail(f"{word}_offset", f"below '{word}_period', {period}", offset)
+        return np.asarray(np.arange(layers) % period == offset, np.bool_)
 
     def _scans(self, sizes: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
         """The layers with selective scans, and their sizes."""

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from . import huggingface_delta, huggingface_scan
-from .huggingface_family import Family
+from .huggingface_family import ATTENTION, NO_BIASES, Family
+from .huggingface_scan_families import NO_SCAN_BIASES, SCAN_KEYS, SCANNING
 
 NUMBERS: Mapping[str, str] = {
     "hidden_size": "embedding_length",
@@ -25,17 +26,16 @@ NUMBERS: Mapping[str, str] = {
 }
 """Keys of `config.json` in every family."""
 
-_ATTENTION = {f"self_attn.{word}_proj": f"attn_{word}" for word in "qkv"} | {"self_attn.o_proj": "attn_output"}
 _HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 _GATED = {f"mlp.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")}
 _LLAMA = {
-    **_ATTENTION,
+    **ATTENTION,
     **_GATED,
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
 }
 _BOTH_NORMS = {
-    **_ATTENTION,
+    **ATTENTION,
     **_GATED,
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "post_attention_norm",
@@ -88,7 +88,6 @@ _GRANITE_SCALES = {
     "logits_scaling": "logit_scale",
 }
 
-_NO_BIASES: Mapping[str, tuple[object, ...]] = {"attention_bias": (None, False), "mlp_bias": (None, False)}
 _ALL_SPARSE: Mapping[str, tuple[object, ...]] = {"decoder_sparse_step": (None, 1), "mlp_only_layers": (None, [])}
 _CAUSAL: Mapping[str, tuple[object, ...]] = {"use_bidirectional_attention": (None, False)}
 
@@ -125,7 +124,7 @@ _GEMMA3 = Family(
     activation="hidden_activation",
     activations=_GELU,
     windows="period",
-    refused={**_NO_BIASES, **_CAUSAL},
+    refused={**NO_BIASES, **_CAUSAL},
     plus_one=True,
 )
 
@@ -158,7 +157,7 @@ _DEEPSEEK2 = Family(
         "topk_method": "greedy",
     },
     refused={
-        **_NO_BIASES,
+        **NO_BIASES,
         "scoring_func": (None, "softmax"),
         "topk_method": (None, "greedy", "group_limited_greedy"),
         "norm_topk_prob": (None, False),  # transformers doesn't read it, and the models' own code leaves out a factor
@@ -198,7 +197,7 @@ _QWEN35 = Family(
         "partial_rotary_factor": 0.25,
         "mtp_num_hidden_layers": 0,
     },
-    refused={**_NO_BIASES, "attn_output_gate": (None, True)},
+    refused={**NO_BIASES, "attn_output_gate": (None, True)},
     plus_one=True,
     bare=huggingface_delta.BARE,
     delta=True,
@@ -231,7 +230,7 @@ _QWEN3 = Family(
     defaults={"head_dim": 128, "sliding_window": 4096},
     windows="later",
     switched=True,
-    refused=_NO_BIASES,
+    refused=NO_BIASES,
 )
 _QWEN3_EXPERTS = Family(
     "qwen3_moe",
@@ -241,7 +240,7 @@ _QWEN3_EXPERTS = Family(
     defaults={"sliding_window": 4096, "norm_topk_prob": False},
     windows="all",
     switched=True,
-    refused={**_NO_BIASES, **_ALL_SPARSE},
+    refused={**NO_BIASES, **_ALL_SPARSE},
     split_experts=True,
 )
 _SEEN = {"rope_theta": 5e5, "vocab_size": 151936}
@@ -250,14 +249,14 @@ _OLMO2 = Family(
     "olmo2",
     "olmo2",
     {
-        **_ATTENTION,
+        **ATTENTION,
         **_GATED,
         **_HEAD_NORMS,
         "post_attention_layernorm": "post_attention_norm",
         "post_feedforward_layernorm": "post_ffw_norm",
     },
     defaults={"rms_norm_eps": 1e-5},
-    refused=_NO_BIASES,
+    refused=NO_BIASES,
 )
 _GRANITE = Family(
     "granite",
@@ -265,23 +264,15 @@ _GRANITE = Family(
     _LLAMA,
     numbers=_GRANITE_SCALES,
     defaults=dict.fromkeys(_GRANITE_SCALES, 1.0),
-    refused=_NO_BIASES,
+    refused=NO_BIASES,
 )
 
-_SCAN_KEYS = {
-    "heads": "mamba_n_heads",
-    "size": "mamba_d_head",
-    "groups": "mamba_n_groups",
-    "numbers": "mamba_d_state",
-    "taps": "mamba_d_conv",
-}
-_NO_SCAN_BIASES: Mapping[str, tuple[object, ...]] = {"mamba_proj_bias": (None, False)}
 _GRANITE_HYBRID = replace(
     _GRANITE,
     name="granitemoehybrid",
     architecture="granitehybrid",
     layer={
-        **_ATTENTION,
+        **ATTENTION,
         "shared_mlp.input_linear": "ffn_gate_up",
         "shared_mlp.output_linear": "ffn_down",
         "block_sparse_moe.router.layer": "ffn_gate_inp",
@@ -300,107 +291,12 @@ _GRANITE_HYBRID = replace(
         "mamba_d_state": 256,
         "mamba_d_conv": 4,
     },
-    refused={**_NO_BIASES, **_NO_SCAN_BIASES, "position_embedding_type": (None, "rope", "nope")},
+    refused={**NO_BIASES, **NO_SCAN_BIASES, "position_embedding_type": (None, "rope", "nope")},
     bare=huggingface_scan.bare_names("mamba"),
     split_experts=True,
     scans="instead",
-    scan=_SCAN_KEYS,
+    scan=SCAN_KEYS,
 )
-_MAMBA2 = Family(
-    "mamba2",
-    "mamba2",
-    {"norm": "attn_norm", **huggingface_scan.layer_names("mixer")},
-    numbers={"layer_norm_epsilon": "attention.layer_norm_rms_epsilon"},
-    defaults={
-        "layer_norm_epsilon": 1e-5,
-        "num_heads": 128,
-        "head_dim": 64,
-        "n_groups": 8,
-        "state_size": 128,
-        "conv_kernel": 4,
-        "max_position_embeddings": 1 << 20,  # there is no limit
-        "num_attention_heads": 1,
-        "intermediate_size": 1,
-    },
-    refused={"use_bias": (None, False)},
-    bare=huggingface_scan.bare_names("mixer"),
-    scans="all",
-    scan={
-        "heads": "num_heads",
-        "size": "head_dim",
-        "groups": "n_groups",
-        "numbers": "state_size",
-        "taps": "conv_kernel",
-    },
-)
-_FALCON_H1 = Family(
-    "falcon_h1",
-    "falcon-h1",
-    {
-        **_ATTENTION,
-        **{f"feed_forward.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")},
-        "input_layernorm": "attn_norm",
-        **huggingface_scan.layer_names("mamba"),
-    },
-    defaults={
-        "num_key_value_heads": 8,
-        "rms_norm_eps": 1e-5,
-        "max_position_embeddings": 8192,
-        "mamba_n_heads": 128,
-        "mamba_n_groups": 1,
-        "mamba_d_state": 256,
-        "mamba_d_conv": 4,
-        "mamba_d_ssm": 1024,
-    },
-    refused={**_NO_BIASES, **_NO_SCAN_BIASES, "projectors_bias": (None, False)},
-    bare={**huggingface_scan.bare_names("mamba"), "pre_ff_layernorm.weight": "ffn_norm"},
-    scans="beside",
-    scan={**_SCAN_KEYS, "inner": "mamba_d_ssm"},
-)
-_NEMOTRON_H = Family(
-    "nemotron_h",
-    "nemotron_h",
-    {
-        "norm": "attn_norm",
-        **huggingface_scan.layer_names("mixer"),
-        **{f"mixer.{word}_proj": f"attn_{word}" for word in "qkv"},
-        "mixer.o_proj": "attn_output",
-        **{f"mixer.{word}_proj": f"ffn_{word}" for word in ("up", "down")},
-    },
-    numbers={"layer_norm_epsilon": "attention.layer_norm_rms_epsilon"},
-    defaults={
-        "layer_norm_epsilon": 1e-5,
-        "num_key_value_heads": 8,
-        "num_attention_heads": 32,
-        "head_dim": 128,
-        "max_position_embeddings": 4096,
-        "mlp_hidden_act": "relu2",
-        "mamba_num_heads": 128,
-        "mamba_head_dim": 64,
-        "n_groups": 8,
-        "ssm_state_size": 128,
-        "conv_kernel": 4,
-    },
-    activation="mlp_hidden_act",
-    activations=("relu2",),
-    refused={
-        **_NO_BIASES,
-        **_NO_SCAN_BIASES,
-        "use_bias": (None, False),
-        "mamba_hidden_act": (None, "silu"),
-        "sliding_window": (None,),
-    },
-    bare=huggingface_scan.bare_names("mixer"),
-    scans="single",
-    scan={
-        "heads": "mamba_num_heads",
-        "size": "mamba_head_dim",
-        "groups": "n_groups",
-        "numbers": "ssm_state_size",
-        "taps": "conv_kernel",
-    },
-)
-
 _COHERE2 = Family(
     "cohere2",
     "cohere2",
@@ -414,7 +310,7 @@ _COHERE2 = Family(
         "sliding_window_pattern": 4,
     },
     windows="period",
-    refused=_NO_BIASES,
+    refused=NO_BIASES,
     own_order=True,
 )
 
@@ -435,14 +331,14 @@ _QWEN3_NEXT = replace(
         "norm_topk_prob": True,
         "mtp_num_hidden_layers": 1,  # which no key says, but tensors
     },
-    refused={**_NO_BIASES, **_ALL_SPARSE},
+    refused={**NO_BIASES, **_ALL_SPARSE},
     grouped=True,
 )
 
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        Family("llama", "llama", _LLAMA, refused=_NO_BIASES),
+        Family("llama", "llama", _LLAMA, refused=NO_BIASES),
         Family("mistral", "llama", _LLAMA, defaults={"sliding_window": 4096}, windows="all"),
         Family("qwen2", "qwen2", _LLAMA, defaults={"sliding_window": 4096}, windows="later", switched=True),
         _QWEN3,
@@ -468,7 +364,7 @@ FAMILIES: dict[str, Family] = {
             "glm4",
             "glm4",
             {
-                **_ATTENTION,
+                **ATTENTION,
                 "mlp.gate_up_proj": "ffn_up",
                 "mlp.down_proj": "ffn_down",
                 "input_layernorm": "attn_norm",
@@ -498,7 +394,7 @@ FAMILIES: dict[str, Family] = {
             "hunyuan-dense",
             {**_LLAMA, "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
             defaults={"rms_norm_eps": 1e-5},
-            refused=_NO_BIASES,
+            refused=NO_BIASES,
         ),
         Family(
             "exaone4",
@@ -511,7 +407,7 @@ FAMILIES: dict[str, Family] = {
             "lfm2",
             "lfm2",
             {
-                **{name: own for name, own in _ATTENTION.items() if own != "attn_output"},
+                **{name: own for name, own in ATTENTION.items() if own != "attn_output"},
                 "self_attn.out_proj": "attn_output",
                 "self_attn.q_layernorm": "attn_q_norm",
                 "self_attn.k_layernorm": "attn_k_norm",
@@ -543,7 +439,7 @@ FAMILIES: dict[str, Family] = {
             architecture="command-r",
             windows="",
             defaults={**_COHERE2.defaults, "rope_theta": 5e5},
-            refused={**_NO_BIASES, "use_qk_norm": (None, False)},
+            refused={**NO_BIASES, "use_qk_norm": (None, False)},
         ),
         Family(
             "stablelm",
@@ -600,7 +496,7 @@ FAMILIES: dict[str, Family] = {
             {**_LLAMA, **_HEAD_NORMS, "mlp.gate": "ffn_gate_inp"},
             numbers={**_EXPERTS, **_NORMALISED},
             defaults={"norm_topk_prob": False, "rms_norm_eps": 1e-5},
-            refused={**_NO_BIASES, "clip_qkv": (None,)},
+            refused={**NO_BIASES, "clip_qkv": (None,)},
             split_experts=True,
         ),
         Family(
@@ -609,7 +505,7 @@ FAMILIES: dict[str, Family] = {
             _LLAMA,
             defaults={**_GEMMA, "hidden_act": _GELU[0]},
             activations=_GELU,
-            refused={**_NO_BIASES, **_CAUSAL, "hidden_activation": (None, *_GELU)},
+            refused={**NO_BIASES, **_CAUSAL, "hidden_activation": (None, *_GELU)},
             plus_one=True,
         ),
         Family(
@@ -621,7 +517,7 @@ FAMILIES: dict[str, Family] = {
             activation="hidden_activation",
             activations=_GELU,
             windows="period",
-            refused={**_NO_BIASES, **_CAUSAL},
+            refused={**NO_BIASES, **_CAUSAL},
             plus_one=True,
         ),
         _GEMMA3,
@@ -640,7 +536,7 @@ FAMILIES: dict[str, Family] = {
             defaults={"tie_word_embeddings": True, "rope_theta": 2e6},
             windows="unrotated",
             switched=True,
-            refused=_NO_BIASES,
+            refused=NO_BIASES,
         ),
         _OLMO2,
         replace(
@@ -655,7 +551,7 @@ FAMILIES: dict[str, Family] = {
             _GRANITE,
             name="granitemoehybrid",
             layer={
-                **_ATTENTION,
+                **ATTENTION,
                 "shared_mlp.input_linear": "ffn_gate_up",
                 "shared_mlp.output_linear": "ffn_down",
                 "input_layernorm": "attn_norm",
@@ -663,27 +559,25 @@ FAMILIES: dict[str, Family] = {
             },
             numbers={**_GRANITE_SCALES, "shared_intermediate_size": "feed_forward_length"},
             defaults={**_GRANITE.defaults, "num_local_experts": 8, "shared_intermediate_size": 1024},
-            refused={**_NO_BIASES, "position_embedding_type": ("rope",), "num_local_experts": (0,)},
+            refused={**NO_BIASES, "position_embedding_type": ("rope",), "num_local_experts": (0,)},
             only_attention=True,
             with_scans=_GRANITE_HYBRID,
         ),
-        _MAMBA2,
-        _FALCON_H1,
-        _NEMOTRON_H,
+        *SCANNING,
         Family(
             "granitemoe",
             "granitemoe",
             {**_LLAMA, "block_sparse_moe.router.layer": "ffn_gate_inp"},
             numbers={**_GRANITE_SCALES, **_EXPERTS},
             defaults={**dict.fromkeys(_GRANITE_SCALES, 1.0), "num_local_experts": 8, "num_experts_per_tok": 2},
-            refused=_NO_BIASES,
+            refused=NO_BIASES,
             split_experts=True,
         ),
         Family(
             "gpt_oss",
             "gpt-oss",
             {
-                **_ATTENTION,
+                **ATTENTION,
                 "input_layernorm": "attn_norm",
                 "post_attention_layernorm": "post_attention_norm",
                 "mlp.router": "ffn_gate_inp",
@@ -745,7 +639,7 @@ FAMILIES: dict[str, Family] = {
                 "num_nextn_predict_layers": 1,
             },
             refused={
-                **_NO_BIASES,
+                **NO_BIASES,
                 "scoring_func": (None, "sigmoid"),
                 "topk_method": (None, "noaux_tc"),
                 "moe_layer_freq": (None, 1),

@@ -42,6 +42,7 @@ class Family:
         convs: layers have a short convolution in place of attention where `layer_types` says so, or but for some
             (`full_attn_idxs`), and networks may be narrower than `intermediate_size` says.
         scans: which layers have a selective scan, as of `Architecture.scans`; empty for none.
+        channel_rates: as of `Architecture.channel_rates`.
         scan: by the words of `huggingface_config.SCAN`, the keys that say of what sizes; None for what follows from the
             others.
         with_scans: the family of folders of this name whose `layer_types` name layers with scans.
@@ -73,9 +74,17 @@ class Family:
     grouped: bool = False
     convs: bool = False
     scans: str = ""
+    channel_rates: bool = False
     scan: Mapping[str, str] = field(default_factory=dict)
     with_scans: Family | None = None
     part: str = ""
 
 
-__all__ = ["Family"]
+ATTENTION = {f"self_attn.{word}_proj": f"attn_{word}" for word in "qkv"} | {"self_attn.o_proj": "attn_output"}
+"""What most families call the matrices of attention."""
+
+NO_BIASES: Mapping[str, tuple[object, ...]] = {"attention_bias": (None, False), "mlp_bias": (None, False)}
+"""What is refused where products have none."""
+
+
+__all__ = ["ATTENTION", "NO_BIASES", "Family"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers with selective scans in folders: Mamba 2's, alone or beside attention.
+"""Layers with selective scans in folders: Mamba's and Mamba 2's, alone or beside attention.
 
 Files hold -exp(A_log), taps as rows, rates and weights of inputs as [heads, 1], and weights of norms as rows of groups.
 Falcon-H1 multiplies what products give, and rows of the table, by factors that its configuration has; converters
@@ -22,6 +22,12 @@ from .huggingface_delta import Made
 
 _WORDS = {"in_proj": "ssm_in", "conv1d": "ssm_conv1d", "norm": "ssm_norm", "out_proj": "ssm_out"}
 _BARE = {"dt_bias": "ssm_dt.bias", "A_log": "ssm_a", "D": "ssm_d"}
+#: Of scans whose states have rates of their own, beside the others' but for the norm.
+_CHANNEL_WORDS = {
+    "x_proj": "ssm_x",
+    "dt_proj": "ssm_dt",
+    **{f"{word}_layernorm": f"ssm_{word}_norm" for word in ("dt", "b", "c")},
+}
 
 
 def layer_names(prefix: str) -> dict[str, str]:
@@ -29,9 +35,34 @@ def layer_names(prefix: str) -> dict[str, str]:
     return {f"{prefix}.{theirs}": own for theirs, own in _WORDS.items()}
 
 
+def channel_names(prefix: str) -> dict[str, str]:
+    """As `layer_names`, of scans whose states have rates of their own."""
+    words = {theirs: own for theirs, own in _WORDS.items() if theirs != "norm"} | _CHANNEL_WORDS
+    return {f"{prefix}.{theirs}": own for theirs, own in words.items()}
+
+
+def channel_bare_names(prefix: str) -> dict[str, str]:
+    """As `bare_names`; biases of steps stand with a matrix there."""
+    return {theirs: own for theirs, own in bare_names(prefix).items() if own != "ssm_dt.bias"}
+
+
 def bare_names(prefix: str) -> dict[str, str]:
     """Those whose names have no such end."""
     return {f"{prefix}.{theirs}": own for theirs, own in _BARE.items()}
+
+
+class ChannelScanOrder:
+    """What files have in place of tensors of folders, where states have rates of their own."""
+
+    def made(
+        self, name: str, shape: tuple[int, ...], type: str, read: Callable[[], np.ndarray], where: str
+    ) -> dict[str, Made]:
+        """See `DeltaOrder.made`."""
+        if name == "ssm_conv1d.weight":
+            return _taps(name, shape, read, where)
+        if name == "ssm_a":
+            return {name: (shape, "f32", lambda: -np.exp(read().astype(np.float32)))}
+        return {}
 
 
 @dataclass(frozen=True)
@@ -61,33 +92,38 @@ class ScanOrder:
     ) -> dict[str, Made]:
         """See `DeltaOrder.made`."""
         word = name.removesuffix(".weight")
-        if word == "ssm_conv1d":
-            if len(shape) != 3 or shape[1] != 1:
-                raise self._unfit(name, shape, "[channels, 1, taps]", where)
-            own = (shape[0], shape[2])
-            return {name: (own, "f32", lambda: read().astype(np.float32).reshape(own))}
+        if name == "ssm_conv1d.weight":
+            return _taps(name, shape, read, where)
         if word in ("ssm_a", "ssm_d"):
             if len(shape) != 1:
-                raise self._unfit(name, shape, "[heads]", where)
+                raise _unfit(name, shape, "[heads]", where)
             column = (shape[0], 1)
             if word == "ssm_a":
                 return {name: (column, "f32", lambda: -np.exp(read().astype(np.float32)).reshape(column))}
             return {name: (column, "f32", lambda: read().astype(np.float32).reshape(column))}
         if word == "ssm_norm":
             if len(shape) != 1 or shape[0] % self.groups:
-                raise self._unfit(name, shape, f"a multiple of {self.groups} groups", where)
+                raise _unfit(name, shape, f"a multiple of {self.groups} groups", where)
             rows = (self.groups, shape[0] // self.groups)
             return {name: (rows, "f32", lambda: read().astype(np.float32).reshape(rows))}
         factor = self.factors.get(word)
         if factor is None or name.endswith(".bias") or (factor == 1).all():
             return {}
         if factor.size not in (1, shape[0]):
-            raise self._unfit(name, shape, f"{factor.size} rows", where)
+            raise _unfit(name, shape, f"{factor.size} rows", where)
         return {name: (shape, "f32", lambda: read().astype(np.float32) * factor[:, None])}
 
-    @staticmethod
-    def _unfit(name: str, shape: tuple[int, ...], rule: str, where: str) -> ModelFileError:
-        return ModelFileError(f"what is '{name}' in files must be {rule}, but is {list(shape)}", path=where)
+
+def _taps(name: str, shape: tuple[int, ...], read: Callable[[], np.ndarray], where: str) -> dict[str, Made]:
+    """Those of a convolution, [channels, 1, taps], as rows."""
+    if len(shape) != 3 or shape[1] != 1:
+        raise _unfit(name, shape, "[channels, 1, taps]", where)
+    own = (shape[0], shape[2])
+    return {name: (own, "f32", lambda: read().astype(np.float32).reshape(own))}
+
+
+def _unfit(name: str, shape: tuple[int, ...], rule: str, where: str) -> ModelFileError:
+    return ModelFileError(f"what is '{name}' in files must be {rule}, but is {list(shape)}", path=where)
 
 
 def _factors(document: Document, sections: list[int]) -> dict[str, np.ndarray]:
@@ -147,4 +183,12 @@ def _limit(value: Json) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-__all__ = ["ScanOrder", "bare_names", "layer_names", "step_limits"]
+__all__ = [
+    "ChannelScanOrder",
+    "ScanOrder",
+    "bare_names",
+    "channel_bare_names",
+    "channel_names",
+    "layer_names",
+    "step_limits",
+]

@@ -20,7 +20,7 @@ from .huggingface_config import FolderConfig
 from .huggingface_delta import DeltaOrder
 from .huggingface_families import OUTSIDE
 from .huggingface_float8 import DTYPE, FLOAT8, is_of_inputs, scale_of
-from .huggingface_scan import ScanOrder
+from .huggingface_scan import ChannelScanOrder, ScanOrder
 from .model_file import TensorInfo
 from .safetensors import SafetensorsFile
 
@@ -41,11 +41,15 @@ _BACKBONE = "backbone."
 #: The layer that predicts further ahead, and what is around it.
 _AHEAD = re.compile(r"mtp\.(?:layers\.0\.)?(.+)")
 _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
-_EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight")
+_EXPERT = re.compile(
+    r"(?:mlp|block_sparse_moe|feed_forward)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight"
+)
 #: Of experts whose gates and ups take turns: matrices, biases, and blocks of MXFP4 with their scales.
 _MIXED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj(|_bias|_blocks|_scales)")
 _MIXED_RANKS = {"": 3, "_bias": 2, "_blocks": 4, "_scales": 3}
-_JOINED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj|block_sparse_moe\.(input|output)_linear\.weight")
+_JOINED_EXPERTS = re.compile(
+    r"(?:mlp|feed_forward)\.experts\.(gate_up|down)_proj|block_sparse_moe\.(input|output)_linear\.weight"
+)
 #: What the matrices of an expert are.
 _WORDS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w2": "down", "w3": "up"}
 #: Matrices of one row that are vectors in GGUF files.
@@ -75,8 +79,10 @@ class FolderTensors:
         self._layers: int = config.metadata[f"{config.family.architecture}.block_count"]
         family = config.family
         order = partial(DeltaOrder.of, config.metadata, family.architecture, grouped=family.grouped)
-        self._order: DeltaOrder | ScanOrder | None = order() if family.delta else None
-        if family.scans:
+        self._order: DeltaOrder | ScanOrder | ChannelScanOrder | None = order() if family.delta else None
+        if family.channel_rates:
+            self._order = ChannelScanOrder()
+        elif family.scans:
             self._order = ScanOrder.of(config.metadata, family.architecture, config.document)
         self._experts: dict[str, dict[int, Entry]] = {}
         self._blocks: dict[tuple[str, str], dict[str, Entry]] = {}
@@ -212,8 +218,8 @@ class FolderTensors:
 
     def _beside_experts(self, word: str) -> str:
         """What files call a network that all tokens have, where there are experts, too."""
-        experts = self._config.metadata.get(f"{self._config.family.architecture}.expert_count")
-        beside = self._config.family.scans and experts and word in ("ffn_gate_up", "ffn_down")
+        shared = self._config.metadata.get(f"{self._config.family.architecture}.expert_shared_feed_forward_length")
+        beside = self._config.family.scans and shared and word in ("ffn_gate_up", "ffn_down")
         return f"{word}_shexp" if beside else word
 
     def _take_delta(self, part: int, info: safetensors.TensorInfo, name: str) -> bool:

@@ -62,7 +62,8 @@ def quantize_activations(module: ir.Operation, *, bits: str, attention: str, exp
     """Quantise what products with integer weights read, so that they use integer dot products.
 
     Changes values: the error is that of rounding each block of 32 activations to so many bits. Softmax amplifies the
-    errors of queries, keys and values, and their weights are a small part of a model's: they have more, or none.
+    errors of queries, keys and values, and their weights are a small part of a model's: they have more, or none. So
+    have products by which a selective scan goes into its states and reads them, whose errors multiply one another.
     """
     apply_patterns(module, quantizing(bits, attention, experts))
 
@@ -115,8 +116,12 @@ BEFORE_ATTENTION = frozenset(
 )
 
 
+#: The operands of a selective scan that are what keys and queries are for attention.
+_OF_SCANS = (3, 4)
+
+
 def feeds_attention(value: ir.Value) -> bool:
-    """Whether attention reads the value, as it is or after the operations of a projection."""
+    """Whether attention reads the value, or a scan by it, as it is or after the operations of a projection."""
     seen: set[int] = set()
     work = [value]
     while work:
@@ -124,6 +129,8 @@ def feeds_attention(value: ir.Value) -> bool:
         for use in current.uses:
             user = use.owner.operation
             if user.name == "mir.attention":
+                return True
+            if user.name == "mir.selective_scan" and use.operand_number in _OF_SCANS:
                 return True
             if user.name == "mir.add" and not any(map(_belongs_to_product, user.operands)):
                 continue  # Neither: the stream of residuals goes on to other layers.

@@ -91,6 +91,7 @@ class Experts:
             its result is added as it is.
         routed: the file says how experts are chosen (`routing.Routing`), and how many of the first layers have one
             network in place of experts (``leading_dense_block_count``).
+        some: layers without a router have one network in place of experts.
     """
 
     normalised: bool
@@ -102,6 +103,7 @@ class Experts:
     clamped: Clamped | None = None
     shared_count: bool = False
     routed: bool = False
+    some: bool = False
 
 
 REFUSED: Mapping[str, tuple[object, ...]] = {
@@ -215,6 +217,9 @@ class Architecture:
             ``instead``, layers without heads of keys and values have one in place of attention; ``beside``, all have
             one and attention, whose results are added; ``single``, a layer is a scan, attention, or a feed-forward
             network; empty where none is.
+        channel_rates: their states have a rate for each number, and their steps are those of channels, see
+            `channel_scan.ChannelScan`.
+        scan_norms: what such scans make of a token is normed, with weights.
         rotates: queries and keys rotate; None where a file says so (``rope.scaling.finetuned``), and they don't where
             it doesn't.
         renamed: what files call some tensors, of layers or outside of them, that have another name here.
@@ -260,6 +265,8 @@ class Architecture:
     grouped: bool = False
     convs: bool = False
     scans: str = ""
+    channel_rates: bool = False
+    scan_norms: bool = False
     rotates: bool | None = True
     renamed: Mapping[str, str] = field(default_factory=dict)
     recurs: bool = False
@@ -379,6 +386,8 @@ class Architecture:
     @property
     def _of_scans(self) -> list[TensorRule]:
         """Likewise, of a selective scan."""
+        if self.channel_rates:
+            return self._of_channel_scans
         return [
             TensorRule("ssm_in.weight", ("scan_inputs", "hidden")),
             TensorRule("ssm_conv1d.weight", ("scan_channels", "taps"), dense=True),
@@ -387,6 +396,23 @@ class Architecture:
             TensorRule("ssm_a", ("scan_heads", "one"), dense=True),
             TensorRule("ssm_d", ("scan_heads", "one"), dense=True),
             TensorRule("ssm_norm.weight", ("scan_groups", "scan_group"), optional=True, dense=True),
+            TensorRule("ssm_out.weight", ("hidden", "scan_inner")),
+        ]
+
+    @property
+    def _of_channel_scans(self) -> list[TensorRule]:
+        """Likewise, of one with a rate for each number of a state."""
+        normed = {"dt": "scan_rank", "b": "scan_numbers", "c": "scan_numbers"} if self.scan_norms else {}
+        return [
+            TensorRule("ssm_in.weight", ("scan_inputs", "hidden")),
+            TensorRule("ssm_conv1d.weight", ("scan_inner", "taps"), dense=True),
+            TensorRule("ssm_conv1d.bias", ("scan_inner",), optional=True),
+            TensorRule("ssm_x.weight", ("scan_made", "scan_inner")),
+            *(TensorRule(f"ssm_{word}_norm.weight", (size,)) for word, size in normed.items()),
+            TensorRule("ssm_dt.weight", ("scan_inner", "scan_rank")),
+            TensorRule("ssm_dt.bias", ("scan_inner",)),
+            TensorRule("ssm_a", ("scan_inner", "scan_numbers"), dense=True),
+            TensorRule("ssm_d", ("scan_inner",)),
             TensorRule("ssm_out.weight", ("hidden", "scan_inner")),
         ]
 
@@ -474,223 +500,7 @@ def _gated(suffix: str, width: str, *outer: str) -> tuple[TensorRule, ...]:
 ROPE_FACTORS = "rope_freqs.weight"
 LONG_ROPE_FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")
 
-_ALL_LOCAL = LocalLayers()
-_GRANITE = Architecture(
-    "granite",
-    rope_style="interleaved",
-    rope_factors=(ROPE_FACTORS,),
-    joined={"ffn_gate_up.weight": ("ffn_gate.weight", "ffn_up.weight")},
-    reads=frozenset({"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}),
-)
-_JOINED = {
-    "attn_qkv.weight": ("attn_q.weight", "attn_k.weight", "attn_v.weight"),
-    "ffn_up.weight": ("ffn_gate.weight", "ffn_up.weight"),
-}
-# How pairs are shared out among places in pictures: of a text, all are of the position.
-_SECTIONS = frozenset({"rope.dimension_sections"})
-
-_QWEN35 = Architecture(
-    "qwen35",
-    rope_style="half",
-    head_norms="head",
-    ffn_norm="post_attention_norm",
-    gated=True,
-    delta=True,
-    predicts=True,
-    reads=_SECTIONS,
-)
-_COHERE2 = Architecture(
-    "cohere2",
-    rope_style="interleaved",
-    folder_order=True,
-    layer_norms=True,
-    parallel=True,
-    multiplied_logits=True,
-    local=LocalLayers(period=4, rotate_alone=True),
-    reads=frozenset({"logit_scale"}),
-)
-_QWEN2 = Architecture("qwen2", rope_style="half", qkv_bias=True, local=_ALL_LOCAL)
-_QWEN3 = Architecture("qwen3", rope_style="half", head_norms="head", local=_ALL_LOCAL)
-_QWEN3_EXPERTS = replace(_QWEN3, name="qwen3moe", experts=Experts(normalised=True, own_width=True))
-
-ARCHITECTURES: dict[str, Architecture] = {
-    architecture.name: architecture
-    for architecture in (
-        # Converters permute the rows of Q and K of some to interleaved pairs, and leave those of the others.
-        Architecture(
-            "llama",
-            rope_style="interleaved",
-            rope_factors=(ROPE_FACTORS,),
-            local=_ALL_LOCAL,
-            possible_experts=Experts(normalised=True),
-        ),
-        _QWEN2,
-        _QWEN3,
-        _QWEN3_EXPERTS,
-        # Of models with images, the language model.
-        replace(_QWEN2, name="qwen2vl", reads=_SECTIONS),
-        replace(_QWEN3, name="qwen3vl", reads=_SECTIONS),
-        replace(_QWEN3_EXPERTS, name="qwen3vlmoe", reads=_SECTIONS),
-        replace(_QWEN2, name="seed_oss", some_biases=True, local=None, ffn_norm="post_attention_norm"),
-        Architecture(
-            "qwen2moe",
-            rope_style="half",
-            qkv_bias=True,
-            local=_ALL_LOCAL,
-            experts=Experts(normalised=False, own_width=True, shared=True),
-        ),
-        Architecture("olmoe", rope_style="half", head_norms="row", experts=Experts(normalised=False)),
-        # Gemma's norms multiply by 1 + weight; converters add the 1, so files hold what the norms here multiply by.
-        Architecture("gemma", rope_style="half", activation="gelu_approx", scaled_embedding=True),
-        Architecture(
-            "gemma2",
-            rope_style="half",
-            post_norms=True,
-            activation="gelu_approx",
-            scaled_embedding=True,
-            local=LocalLayers(period=2),
-            wide_scale_layers=frozenset({46}),
-            softcaps=(50.0, 30.0),
-            reads=frozenset({"attention.scale"}),
-        ),
-        Architecture(
-            "gemma3",
-            rope_style="half",
-            head_norms="head",
-            post_norms=True,
-            activation="gelu_approx",
-            scaled_embedding=True,
-            local=LocalLayers(period=6, rope_base=10000.0),
-            wide_scale_layers=frozenset({62}),
-            softcaps=(0.0, 0.0),
-            reads=frozenset({"attention.scale"}),
-        ),
-        Architecture(
-            "phi3",
-            rope_style="half",
-            rope_factors=LONG_ROPE_FACTORS,
-            local=_ALL_LOCAL,
-            joined=_JOINED,
-        ),
-        Architecture(
-            "glm4",
-            rope_style="interleaved",
-            folder_order=True,
-            qkv_bias=True,
-            some_biases=True,
-            post_norms=True,
-            joined=_JOINED,
-        ),
-        Architecture(
-            "lfm2",
-            rope_style="half",
-            head_norms="head",
-            convs=True,
-            renamed={"token_embd_norm.weight": "output_norm.weight"},
-        ),
-        Architecture("ernie4_5", rope_style="interleaved", folder_order=True),
-        Architecture("hunyuan-dense", rope_style="half", head_norms="head", norms_rotated=True),
-        _COHERE2,
-        replace(_COHERE2, name="command-r", local=None),
-        Architecture(
-            "stablelm",
-            rope_style="half",
-            layer_norms=True,
-            norm_biases=True,
-            qkv_bias=True,
-            some_biases=True,
-        ),
-        Architecture(
-            "starcoder2",
-            rope_style="half",
-            layer_norms=True,
-            norm_biases=True,
-            qkv_bias=True,
-            output_bias=True,
-            gate=False,
-            ffn_biases=True,
-            activation="gelu_approx",
-            local=_ALL_LOCAL,
-        ),
-        Architecture("smollm3", rope_style="interleaved", unrotated_period=4, local=_ALL_LOCAL),
-        Architecture(  # and OLMo 3, whose files give a window
-            "olmo2",
-            rope_style="half",
-            head_norms="row",
-            pre_norms=False,
-            post_norms=True,
-            local=LocalLayers(period=4, stretched=False),
-        ),
-        Architecture(
-            "exaone4",
-            rope_style="half",
-            rope_factors=(ROPE_FACTORS,),
-            head_norms="head",
-            pre_norms=False,
-            post_norms=True,
-            local=LocalLayers(period=4, rotate_alone=True),
-        ),
-        Architecture(
-            "gpt-oss",
-            rope_style="half",
-            qkv_bias=True,
-            output_bias=True,
-            sinks=True,
-            ffn_norm="post_attention_norm",
-            local=LocalLayers(period=2),
-            whole_pairs=False,
-            experts=Experts(
-                normalised=True,
-                own_width=True,
-                of_chosen=True,
-                biases=True,
-                clamped=Clamped(slope=1.702, limit=7.0),
-            ),
-        ),
-        Architecture(
-            "deepseek2",
-            rope_style="interleaved",
-            latent=True,
-            possible_experts=Experts(normalised=False, own_width=True, shared_count=True, routed=True),
-        ),
-        _GRANITE,
-        replace(
-            _GRANITE,
-            name="minicpm",
-            rope_factors=LONG_ROPE_FACTORS,
-            joined={},
-            needs=("embedding_scale", "residual_scale", "logit_scale"),  # absence has had other meanings than 1
-        ),
-        replace(_GRANITE, name="granitemoe", joined={}, experts=Experts(normalised=True)),
-        Architecture("mamba2", rope_style="half", scans="all"),
-        replace(
-            _GRANITE,
-            name="granitehybrid",
-            joined={**_GRANITE.joined, "ffn_gate_up_shexp.weight": ("ffn_gate_shexp.weight", "ffn_up_shexp.weight")},
-            scans="instead",
-            rotates=None,
-            possible_experts=Experts(normalised=True, added=True),
-        ),
-        Architecture(
-            "falcon-h1",
-            rope_style="half",
-            scans="beside",
-            renamed={"ffn_norm": "ffn_norm.weight"},
-            reads=frozenset({"logit_scale"}),
-        ),
-        Architecture(
-            "nemotron_h", rope_style="half", scans="single", gate=False, activation="relu_squared", rotates=False
-        ),
-        _QWEN35,
-        replace(_QWEN35, name="qwen35moe", experts=Experts(normalised=True, own_width=True, shared=True)),
-        replace(_QWEN35, name="qwen3next", grouped=True, experts=Experts(normalised=True, own_width=True, shared=True)),
-    )
-}
-"""Architectures that can be built, by the name in the file."""
-
-
 __all__ = [
-    "ARCHITECTURES",
     "LONG_ROPE_FACTORS",
     "REFUSED",
     "REFUSED_OF_EXPERTS",

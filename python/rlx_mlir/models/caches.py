@@ -18,9 +18,7 @@ from ..checks import Option
 from ..dtypes import DTYPES
 from ..errors import InputError
 from ..formats import decode, encode, get_format
-from .delta import Delta
-from .scan import Scan
-from .short_conv import ShortConv
+from .recurrent import Recurrence
 
 FLOATS = ("f32", "f16", "bf16")
 BLOCKS = ("q8_0", "q4_0")
@@ -48,7 +46,7 @@ class Cached(Protocol):
         """What tells that there is one cache of a layer, whose rows are keys and values; None where there are two."""
 
     @property
-    def delta(self) -> Delta | ShortConv | Scan | None:
+    def delta(self) -> Recurrence | None:
         """What layers have in place of caches, or beside them."""
 
 

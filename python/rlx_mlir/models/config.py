@@ -17,16 +17,15 @@ from .. import budgets
 from ..errors import GGUFError, InputError, UnsupportedError, nearest
 from ..formats import FORMATS_BY_ID
 from ..frontends.model_file import MetadataValue, ModelFile, TensorInfo
-from .architecture import ARCHITECTURES, LONG_ROPE_FACTORS, ROPE_FACTORS, Architecture, Experts, TensorRule
+from .architecture import LONG_ROPE_FACTORS, ROPE_FACTORS, Architecture, TensorRule
+from .architectures import ARCHITECTURES
 from .caches import check_kv_dtype
-from .delta import Delta
 from .keys import Keys, where
 from .latent import Latent
-from .recurrent import convs_of, delta_of, scans_of
+from .networks import routing_of, sparse_of, widths_of
+from .recurrent import Recurrence, convs_of, delta_of, scans_of
 from .rope import Yarn, frequencies
-from .routing import BY_SOFTMAX, OF_CHOSEN, Routing
-from .scan import Scan
-from .short_conv import ShortConv
+from .routing import BY_SOFTMAX, Routing
 
 WEIGHT_TYPES = frozenset(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.is_weight)
 """Types that a weight matrix may have."""
@@ -74,7 +73,7 @@ class ModelConfig:
         kv_dtype: types of cached keys and values, see `caches.kinds`. The one choice that isn't the file's.
         latent: what keys and values are made of, where that isn't the token.
         routing: how experts are chosen.
-        dense_layers: so many of the first layers have one network in place of experts.
+        sparse: the layers that have experts in place of one network; None for all.
         delta: the layers whose past is a state of one size, and its sizes; None where there are none.
         predicts: the layer behind the last one predicts the token after the next one, see `prediction`.
         attends: the layers with attention; None for those without a state.
@@ -118,8 +117,8 @@ class ModelConfig:
     kv_dtype: str = "f32"
     latent: Latent | None = None
     routing: Routing = field(default=BY_SOFTMAX, repr=False)
-    dense_layers: int = field(default=0, repr=False)
-    delta: Delta | ShortConv | Scan | None = field(default=None, repr=False)
+    sparse: tuple[int, ...] | None = field(default=None, repr=False)
+    delta: Recurrence | None = field(default=None, repr=False)
     predicts: bool = field(default=False, repr=False)
     attends: tuple[int, ...] | None = field(default=None, repr=False)
     networks: tuple[int, ...] | None = field(default=None, repr=False)
@@ -196,7 +195,7 @@ class ModelConfig:
 
     def has_experts(self, layer: int) -> bool:
         """Whether a layer's feed-forward networks are experts; that behind the last one predicts further ahead."""
-        return self.experts > 0 and layer >= self.dense_layers
+        return self.experts > 0 and (self.sparse is None or layer in self.sparse)
 
     def is_recurrent(self, layer: int) -> bool:
         """Whether a layer's past is a state of one size."""
@@ -360,7 +359,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
         "heads": heads,
         "kv_heads": kv_heads,
         "head_dim": head_dim,
-        **_feed_forward(keys, architecture),
+        **widths_of(keys, architecture),
         "vocab": vocab or declared,
         "context": context,
         "eps": keys.number(architecture.eps_key, 0),
@@ -369,8 +368,8 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
         **_factors(keys, architecture, hidden, scale * _stretched_scale(keys) if latent else scale),
         "tied_head": False,
         "latent": latent,
-        "routing": _routing(keys, architecture.experts),
-        "dense_layers": _dense_layers(keys, layers) if architecture.experts and architecture.experts.routed else 0,
+        "routing": routing_of(keys, architecture.experts),
+        "sparse": sparse_of(keys, architecture, layers),
         "delta": past,
         "predicts": predicted > 0,
         **kinds,
@@ -379,10 +378,10 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
 
 def _past(
     keys: Keys, architecture: Architecture, layers: int, heads: int, hidden: int
-) -> tuple[int, Delta | ShortConv | Scan | None, dict[str, MetadataValue]]:
+) -> tuple[int, Recurrence | None, dict[str, MetadataValue]]:
     """Heads of keys and values, the layers with states, and the fields that say what else layers have."""
     if architecture.scans:
-        kv_heads, scan, attends, networks = scans_of(keys, layers, heads, kind=architecture.scans)
+        kv_heads, scan, attends, networks = scans_of(keys, layers, heads, architecture=architecture)
         return kv_heads, scan, {"attends": attends, "networks": networks}
     if architecture.convs:
         return (*convs_of(keys, layers, heads, hidden), {})
@@ -433,40 +432,6 @@ def _stretched_scale(keys: Keys) -> float:
     return (1.0 + weight * math.log(max(_rope_scale(keys), 1.0))) ** 2
 
 
-_SCORES = {0: "softmax", 1: "softmax", 2: "sigmoid"}
-"""By the number of the function in files, of which 0 is none."""
-
-
-def _routing(keys: Keys, kind: Experts | None) -> Routing:
-    """How experts are chosen."""
-    if kind is None or not kind.routed:
-        return OF_CHOSEN if kind is not None and kind.of_chosen else BY_SOFTMAX
-    number = keys.integer("expert_gating_func", 0, least=0)
-    if number not in _SCORES:
-        raise UnsupportedError(
-            f"{where(keys.file)}'{keys.prefix}.expert_gating_func' must be one of {list(_SCORES)}, but is {number}"
-        )
-    experts, used = keys.integer("expert_count", 0), keys.integer("expert_used_count", 0)
-    groups = keys.integer("expert_group_count", 0, least=0) or 1
-    if experts % groups:
-        raise keys.fail("expert_group_count", f"a divisor of the number of experts, {experts}", groups)
-    own = keys.integer("expert_group_used_count", 0, least=0) or groups
-    if not used * groups <= own * experts <= groups * experts:
-        rule = f"at most {groups}, and so many that there are {used} experts in as many groups of {experts // groups}"
-        raise keys.fail("expert_group_used_count", rule, own)
-    whole = own == groups  # then each expert may be chosen
-    scale = keys.number("expert_weights_scale", 1.0, zero=1.0)
-    return Routing(_SCORES[number], 1 if whole else groups, 1 if whole else own, scale)
-
-
-def _dense_layers(keys: Keys, layers: int) -> int:
-    """How many of the first layers have no experts."""
-    found = keys.integer("leading_dense_block_count", 0, least=0)
-    if found:
-        keys.require(("feed_forward_length",))
-    return min(found, layers)
-
-
 def _head_dim(keys: Keys, hidden: int, heads: int) -> int:
     """The width of heads."""
     if keys.get("attention.key_length") is None and hidden % heads:
@@ -480,35 +445,6 @@ def _head_dim(keys: Keys, hidden: int, heads: int) -> int:
             f"{where(keys.file)}heads of keys and values must be equally wide, but have {head_dim} and {value_length}"
         )
     return head_dim
-
-
-def _feed_forward(keys: Keys, architecture: Architecture) -> dict[str, MetadataValue]:
-    """The fields of feed-forward networks."""
-    if architecture.experts is None:
-        keys.require(("feed_forward_length",))
-        own = {"experts": 0, "experts_used": 0, "expert_ffn": 0, "experts_normalised": False, "shared_ffn": 0}
-        if architecture.scans == "all":
-            return {"ffn": 0, **own}
-        if architecture.scans == "single":  # 0 where a layer is something else, see `scans_of`
-            return {"ffn": int(np.max(keys.get("feed_forward_length"))), **own}
-        return {"ffn": keys.integer("feed_forward_length", 0), **own}
-    kind = architecture.experts
-    its_width = "expert_feed_forward_length" if kind.own_width else "feed_forward_length"
-    shared = ("expert_shared_feed_forward_length",) if kind.shared or kind.added else ()
-    shared = ("expert_shared_count",) if kind.shared_count else shared
-    keys.require(("expert_count", "expert_used_count", its_width, *shared))
-    experts, used = keys.integer("expert_count", 0), keys.integer("expert_used_count", 0)
-    if used > experts:
-        raise keys.fail("expert_used_count", f"at most the number of experts, {experts}", used)
-    width = keys.integer(its_width, 0)
-    return {
-        "ffn": keys.integer("feed_forward_length", width),
-        "experts": experts,
-        "experts_used": used,
-        "expert_ffn": width,
-        "experts_normalised": keys.flag("expert_weights_norm", kind.normalised),
-        "shared_ffn": keys.integer(shared[0], 0) * (width if kind.shared_count else 1) if shared else 0,
-    }
 
 
 def _rope(keys: Keys, architecture: Architecture, layers: int, head_dim: int, context: int) -> dict[str, MetadataValue]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from .channel_scan import ChannelScan
+from .channel_scan_layers import ChannelScanRule
 from .config import ModelConfig
 from .delta_layers import DeltaRule, Past, Product, last_rows
 from .scan import Scan
@@ -49,7 +51,7 @@ class ConvRule:
         return conv
 
 
-Rule = DeltaRule | ConvRule | ScanRule
+Rule = DeltaRule | ConvRule | ScanRule | ChannelScanRule
 
 
 def rule_of(graph: GraphModule, config: ModelConfig, number: int, params: Mapping[str, Value]) -> Rule:
@@ -59,6 +61,8 @@ def rule_of(graph: GraphModule, config: ModelConfig, number: int, params: Mappin
         kind = ConvRule
     elif isinstance(config.delta, Scan):
         kind = ScanRule
+    elif isinstance(config.delta, ChannelScan):
+        kind = ChannelScanRule
     return kind(graph, config, number, params)
 
 

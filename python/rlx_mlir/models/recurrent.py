@@ -7,10 +7,15 @@ import math
 
 import numpy as np
 
+from .architecture import Architecture
+from .channel_scan import ChannelScan
 from .delta import Delta
 from .keys import Keys
 from .scan import Scan
 from .short_conv import ShortConv
+
+Recurrence = Delta | ShortConv | Scan | ChannelScan
+"""What layers have whose past is a state of one size."""
 
 
 def delta_of(keys: Keys, layers: int) -> Delta | None:
@@ -57,21 +62,19 @@ def convs_of(keys: Keys, layers: int, heads: int, hidden: int) -> tuple[int, Sho
     return own, ShortConv(hidden, keys.integer("shortconv.l_cache", 0, least=2), found)
 
 
-def scans_of(keys: Keys, layers: int, heads: int, *, kind: str) -> tuple[int, Scan, tuple[int, ...], tuple[int, ...]]:
-    """Heads of keys and values, the layers with selective scans, and those with attention, and with networks.
-
-    Args:
-        kind: see `Architecture.scans`.
-    """
-    every = tuple(range(layers))
+def scans_of(
+    keys: Keys, layers: int, heads: int, *, architecture: Architecture
+) -> tuple[int, Scan | ChannelScan, tuple[int, ...], tuple[int, ...]]:
+    """Heads of keys and values, the layers with selective scans, and those with attention, and with networks."""
+    every, kind = tuple(range(layers)), architecture.scans
     if kind == "all":
-        return heads, _scan(keys, every), (), ()
+        return heads, _scan(keys, every, architecture), (), ()
     if kind == "beside":
-        return keys.integer("attention.head_count_kv", heads), _scan(keys, every), every, every
+        return keys.integer("attention.head_count_kv", heads), _scan(keys, every, architecture), every, every
     own, free = _key_heads(keys, layers, heads)
     attentive = tuple(layer for layer in every if layer not in free)
     if kind == "instead":
-        return own, _scan(keys, free), attentive, every
+        return own, _scan(keys, free, architecture), attentive, every
     widths = keys.get("feed_forward_length")
     if not isinstance(widths, np.ndarray) or len(widths) != layers or len({int(width) for width in widths} - {0}) > 1:
         rule = f"an array of {layers} numbers, one in all layers that are networks, and 0 in others"
@@ -79,10 +82,25 @@ def scans_of(keys: Keys, layers: int, heads: int, *, kind: str) -> tuple[int, Sc
     networks = tuple(layer for layer in every if widths[layer])
     if both := sorted(set(networks) & set(attentive)):
         raise keys.fail("feed_forward_length", "0 in layers with heads of keys and values", f"above 0 in {both}")
-    return own, _scan(keys, tuple(layer for layer in free if layer not in networks)), attentive, networks
+    scanning = tuple(layer for layer in free if layer not in networks)
+    return own, _scan(keys, scanning, architecture), attentive, networks
 
 
-def _scan(keys: Keys, layers: tuple[int, ...]) -> Scan:
+def _channel_scan(keys: Keys, layers: tuple[int, ...], architecture: Architecture) -> ChannelScan:
+    names = ("inner_size", "time_step_rank", "state_size", "conv_kernel")
+    keys.require(f"ssm.{name}" for name in names)
+    inner, rank, numbers, taps = (keys.integer(f"ssm.{name}", 0) for name in names)
+    if taps < 2:
+        raise keys.fail("ssm.conv_kernel", "at least 2", taps)
+    eps = None
+    if keys.flag("ssm.dt_b_c_rms", architecture.scan_norms):
+        eps = keys.number("ssm.norm_epsilon", keys.number(architecture.eps_key, 0))
+    return ChannelScan(inner, rank, numbers, taps, layers, eps)
+
+
+def _scan(keys: Keys, layers: tuple[int, ...], architecture: Architecture) -> Scan | ChannelScan:
+    if architecture.channel_rates:
+        return _channel_scan(keys, layers, architecture)
     names = ("inner_size", "time_step_rank", "group_count", "state_size", "conv_kernel")
     keys.require(f"ssm.{name}" for name in names)
     inner, heads, groups, numbers, taps = (keys.integer(f"ssm.{name}", 0) for name in names)
@@ -98,4 +116,4 @@ def _scan(keys: Keys, layers: tuple[int, ...]) -> Scan:
     return Scan(inner, heads, groups, numbers, taps, layers, least, most)
 
 
-__all__ = ["convs_of", "delta_of", "scans_of"]
+__all__ = ["Recurrence", "convs_of", "delta_of", "scans_of"]

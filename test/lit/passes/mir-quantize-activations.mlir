@@ -7,7 +7,7 @@
 //
 //   FLOAT-NOT: mir.block
 //   INT16-NOT: mir.block_quantize %{{[^ ]+}} :
-// INT16-COUNT-4: mir.block_quantize %{{.+}} bits 15
+// INT16-COUNT-6: mir.block_quantize %{{.+}} bits 15
 
 // CHECK-LABEL: func @product
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x32xf32>, %[[W:.+]]: tensor<16x20xi8, #mir.packed<q4_1, k = 32>>)
@@ -76,4 +76,19 @@ func.func @experts(%x: tensor<?x32xf32>, %w: tensor<64x34xi8, #mir.packed<q8_0, 
   %y = mir.dequant_grouped_matmul %x, %w, %e experts 2 : tensor<?x32xf32>, tensor<64x34xi8, #mir.packed<q8_0, k = 32>>, tensor<?xi32>
   %z = mir.dequant_grouped_matmul %x, %w, %e experts 4 : tensor<?x32xf32>, tensor<64x34xi8, #mir.packed<q8_0, k = 32>>, tensor<?xi32>
   return %y, %z : tensor<?x32xf32>, tensor<?x16xf32>
+}
+
+/// What a selective scan goes into its states by, and reads them, is exact by default; what its steps are made of isn't.
+// CHECK-LABEL: func @scan
+//  CHECK-SAME:   (%[[X:.+]]: tensor<1x?x32xf32>, %[[W:.+]]: tensor<48x34xi8, {{.+}}>, %[[V:.+]]: tensor<32x34xi8, {{.+}}>, %{{.+}}: tensor<32x16xf32>)
+//       EXACT:   mir.dequant_matmul %[[X]], %[[W]]
+//       CHECK:   mir.block_dot %{{.+}}, %{{.+}}, %{{.+}}, %[[V]]
+//       CHECK:   mir.selective_scan
+func.func @scan(%x: tensor<1x?x32xf32>, %w: tensor<48x34xi8, #mir.packed<q8_0, k = 32>>, %v: tensor<32x34xi8, #mir.packed<q8_0, k = 32>>, %a: tensor<32x16xf32>) -> tensor<1x?x32xf32> {
+  %m = mir.dequant_matmul %x, %w : tensor<1x?x32xf32>, tensor<48x34xi8, #mir.packed<q8_0, k = 32>>
+  %b = mir.narrow %m axis 2 start 0 length 16 : tensor<1x?x48xf32>
+  %c = mir.narrow %m axis 2 start 16 length 16 : tensor<1x?x48xf32>
+  %d = mir.dequant_matmul %x, %v : tensor<1x?x32xf32>, tensor<32x34xi8, #mir.packed<q8_0, k = 32>>
+  %y, %n = mir.selective_scan %x, %d, %a, %b, %c : tensor<1x?x32xf32>, tensor<32x16xf32>, tensor<1x?x16xf32>
+  return %y : tensor<1x?x32xf32>
 }

@@ -146,7 +146,7 @@ def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, 
     kinds += tuple(f"ffn_{word}{suffix}" for word in ("gate", "up", "down") for suffix in ("", "_exps", "_shexp"))
     kinds += ("ffn_gate_inp", "attn_q_a", "attn_q_b", "attn_kv_a_mqa", "attn_k_b", "attn_v_b")
     kinds += ("attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "ssm_ba", "nextn.eh_proj")
-    kinds += ("shortconv.in_proj", "shortconv.out_proj", "ssm_in")
+    kinds += ("shortconv.in_proj", "shortconv.out_proj", "ssm_in", "ssm_x", "ssm_dt")
     types = dict.fromkeys(kinds, "f32")
     return {
         name: value.astype(DTYPES[dtype])

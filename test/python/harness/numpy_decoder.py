@@ -285,7 +285,7 @@ class NumpyDecoder:
         gate, up, down = (self.weight(f"{p}ffn_{word}_exps.weight") for word in ("gate", "up", "down"))
         scores = n @ self.weight(p + "ffn_gate_inp.weight").T
         result = self._shared(p, n) if self.family in ("qwen2moe", "qwen35moe", "qwen3next") else np.zeros_like(n)
-        normalised = self.family not in ("qwen2moe", "olmoe")
+        normalised = self.family not in ("qwen2moe", "olmoe", "jamba")
         for i, x in enumerate(n):
             weights = np.exp(scores[i] - scores[i].max())
             weights /= weights.sum()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-FAMILIES = ("mamba2", "granitehybrid", "falcon-h1", "nemotron_h")
+FAMILIES = ("mamba2", "mamba", "jamba", "granitehybrid", "falcon-h1", "nemotron_h")
 
 
 def layer(model: Any, p: str, number: int, x: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -28,6 +28,8 @@ def layer(model: Any, p: str, number: int, x: np.ndarray, n: np.ndarray) -> np.n
     n = h / np.sqrt(np.mean(h * h, axis=-1, keepdims=True) + model.eps) * model.weight(norm)
     if p + "ffn_gate_inp.weight" not in tensors:
         return h + scale * model._feed_forward(p, n)
+    if model.family == "jamba":
+        return h + model._experts(p, n)
     gate, up, down = (model.weight(f"{p}ffn_{word}_shexp.weight") for word in ("gate", "up", "down"))
     return h + scale * (model._experts(p, n) + (model._act(n @ gate.T) * (n @ up.T)) @ down.T)
 
@@ -48,6 +50,8 @@ def attention(model: Any, p: str, n: np.ndarray) -> np.ndarray:
 
 
 def scan(model: Any, p: str, n: np.ndarray) -> np.ndarray:
+    if model.family in ("mamba", "jamba"):
+        return channel_scan(model, p, n)
     names = ("inner_size", "time_step_rank", "group_count", "state_size", "conv_kernel")
     inner, heads, groups, numbers, taps = (model._meta(f"ssm.{name}") for name in names)
     made = n @ model.weight(p + "ssm_in.weight").T
@@ -73,6 +77,32 @@ def scan(model: Any, p: str, n: np.ndarray) -> np.ndarray:
         rows = rows / np.sqrt((rows**2).mean(-1, keepdims=True) + model.eps) * model.weight(p + "ssm_norm.weight")
         gated = rows.reshape(len(n), inner)
     return gated @ model.weight(p + "ssm_out.weight").T
+
+
+def channel_scan(model: Any, p: str, n: np.ndarray) -> np.ndarray:
+    """Channel by channel, each with a step of its own."""
+    rank, numbers, taps = (model._meta(f"ssm.{name}") for name in ("time_step_rank", "state_size", "conv_kernel"))
+    mixed, z = np.split(n @ model.weight(p + "ssm_in.weight").T, 2, axis=1)
+    kernel = model.weight(p + "ssm_conv1d.weight")
+    padded = np.concatenate([np.zeros((taps - 1, mixed.shape[1])), mixed])
+    seen = sum(padded[j : j + len(n)] * kernel[:, j] for j in range(taps)) + model.weight(p + "ssm_conv1d.bias")
+    u = model._act(seen)
+    made = np.split(u @ model.weight(p + "ssm_x.weight").T, [rank, rank + numbers], axis=1)
+    parts = dict(zip(("dt", "b", "c"), made, strict=True))
+    if model._meta("ssm.dt_b_c_rms", model.family == "jamba"):
+        for word, x in parts.items():
+            parts[word] = x / np.sqrt((x * x).mean(axis=1, keepdims=True) + model.eps)
+            if model.family == "jamba":
+                parts[word] = parts[word] * model.weight(f"{p}ssm_{word}_norm.weight")
+    d = np.logaddexp(0, parts["dt"] @ model.weight(p + "ssm_dt.weight").T + model.weight(p + "ssm_dt.bias"))
+    rates, skip, y = model.weight(p + "ssm_a"), model.weight(p + "ssm_d"), np.empty_like(u)
+    for channel in range(u.shape[1]):
+        memory = np.zeros(numbers)
+        for t in range(len(n)):
+            step = d[t, channel]
+            memory = memory * np.exp(rates[channel] * step) + step * u[t, channel] * parts["b"][t]
+            y[t, channel] = memory @ parts["c"][t] + skip[channel] * u[t, channel]
+    return (y * model._act(z)) @ model.weight(p + "ssm_out.weight").T
 
 
 __all__ = ["FAMILIES", "layer"]

@@ -15,15 +15,33 @@ _SCAN = {
     "ssm.time_step_rank": 8,
     "ssm.inner_size": 128,
 }
+_CHANNELS = {
+    "ssm.conv_kernel": 4,
+    "ssm.state_size": 8,
+    "ssm.time_step_rank": 5,
+    "ssm.inner_size": 128,
+}
+_ALONE = {
+    "attention.head_count": 0,
+    "attention.head_count_kv": None,
+    "feed_forward_length": 0,
+    "rope.freq_base": None,
+}
 _SCALES = {"attention.scale": 0.1, "embedding_scale": 3.0, "residual_scale": 0.5, "logit_scale": 2.0}
 SIZES: dict[str, dict[str, Any]] = {
     "mamba2": {
         **_SCAN,
+        **_ALONE,
         "block_count": 3,
-        "attention.head_count": 0,
-        "attention.head_count_kv": None,
-        "feed_forward_length": 0,
-        "rope.freq_base": None,
+    },
+    "mamba": {**_CHANNELS, **_ALONE, "block_count": 3},
+    "falcon-mamba": {**_CHANNELS, **_ALONE, "ssm.dt_b_c_rms": True},
+    "jamba": {
+        **_CHANNELS,
+        "block_count": 4,
+        "attention.head_count_kv": np.array([0, 2, 0, 0], np.int32),
+        "expert_count": 4,
+        "expert_used_count": 2,
     },
     "granitehybrid": {
         **_SCAN,
@@ -54,16 +72,23 @@ SIZES: dict[str, dict[str, Any]] = {
         "attention.value_length": 32,
     },
 }
-NAMES = {"granitehybrid-experts": "granitehybrid"}
+NAMES = {"granitehybrid-experts": "granitehybrid", "falcon-mamba": "mamba"}
 """What files call those that share a name."""
 FAMILIES = {
     "mamba2": "mamba2",
+    "mamba": "mamba",
+    "falcon-mamba": "falcon_mamba",
+    "jamba": "jamba",
     "granitehybrid": "granitemoehybrid",
     "granitehybrid-experts": "granitemoehybrid",
     "falcon-h1": "falcon_h1",
     "nemotron_h": "nemotron_h",
 }
 """`model_type` of their folders."""
+CHANNELS = ("mamba", "falcon-mamba", "jamba")
+"""Those whose states have rates of their own."""
+SPARSE = {"jamba": (1, 3)}
+"""The layers that have experts, where others have none."""
 PERMUTED = ("granitehybrid", "granitehybrid-experts")
 
 #: Powers of two, which round nothing: of queries and values, keys, results of attention, rows of the first product of a
@@ -76,7 +101,7 @@ Matrix = Callable[[str, int, int], Any]
 
 def layer_parts(architecture: str, sizes: Mapping[str, Any], layer: int) -> tuple[bool, bool, bool]:
     """Whether a layer has a scan, attention, and a network."""
-    if architecture == "mamba2":
+    if architecture in ("mamba2", "mamba", "falcon-mamba"):
         return True, False, False
     if architecture == "falcon-h1":
         return True, True, True
@@ -100,7 +125,11 @@ def layer_tensors(
 
     found: dict[str, Any] = {"attn_norm.weight": vector(hidden)}
     matrices: dict[str, tuple[int, int]] = {}
-    if scans:
+    if scans and architecture in CHANNELS:
+        own_vectors, own_matrices = _channel_scan(architecture, sizes, vector, random)
+        found |= own_vectors
+        matrices |= own_matrices
+    elif scans:
         inner, groups, own = sizes["ssm.inner_size"], sizes["ssm.group_count"], sizes["ssm.time_step_rank"]
         channels = inner + 2 * groups * sizes["ssm.state_size"]
         matrices |= {"ssm_in": (inner + channels + own, hidden), "ssm_out": (hidden, inner)}
@@ -117,18 +146,38 @@ def layer_tensors(
         found["ffn_norm" if architecture == "falcon-h1" else "ffn_norm.weight"] = vector(hidden)
     width = int(np.max(sizes["feed_forward_length"]))
     words = ("up", "down") if architecture == "nemotron_h" else ("gate", "up", "down")
-    if network and "expert_count" in sizes:
-        count, shared = sizes["expert_count"], sizes["expert_shared_feed_forward_length"]
+    if network and "expert_count" in sizes and layer in SPARSE.get(architecture, (layer,)):
+        count, shared = sizes["expert_count"], sizes.get("expert_shared_feed_forward_length", 0)
         matrices["ffn_gate_inp"] = (count, hidden)
         for word in words:
             n, k = (hidden, width) if word == "down" else (width, hidden)
             flat = matrix(f"ffn_{word}_exps", count * n, k)
             stacked = (*flat[:2], (count, n, k)) if isinstance(flat, tuple) else flat.reshape(count, n, k)
             found[f"ffn_{word}_exps.weight"] = stacked
-            matrices[f"ffn_{word}_shexp"] = (hidden, shared) if word == "down" else (shared, hidden)
+            if shared:
+                matrices[f"ffn_{word}_shexp"] = (hidden, shared) if word == "down" else (shared, hidden)
     elif network:
         matrices |= {f"ffn_{word}": (hidden, width) if word == "down" else (width, hidden) for word in words}
     return found | {f"{name}.weight": matrix(name, n, k) for name, (n, k) in matrices.items()}
+
+
+def _channel_scan(
+    architecture: str, sizes: Mapping[str, Any], vector: Callable[..., np.ndarray], random: np.random.Generator
+) -> tuple[dict[str, np.ndarray], dict[str, tuple[int, int]]]:
+    """Of a scan whose states have rates of their own: what is f32, and the sizes of matrices."""
+    hidden, inner, rank = sizes["embedding_length"], sizes["ssm.inner_size"], sizes["ssm.time_step_rank"]
+    numbers, taps = sizes["ssm.state_size"], sizes["ssm.conv_kernel"]
+    found = {
+        "ssm_conv1d.weight": random.standard_normal((inner, taps)).astype(np.float32) / 2,
+        "ssm_conv1d.bias": vector(inner, low=-0.3, high=0.3),
+        "ssm_dt.bias": vector(inner, low=-2, high=1),
+        "ssm_a": -vector(inner, numbers),
+        "ssm_d": vector(inner, low=-1, high=1),
+    }
+    if architecture == "jamba":
+        found |= {f"ssm_{word}_norm.weight": vector(rank if word == "dt" else numbers) for word in ("dt", "b", "c")}
+    matrices = {"ssm_in": (2 * inner, hidden), "ssm_x": (rank + 2 * numbers, inner)}
+    return found, {**matrices, "ssm_dt": (inner, rank), "ssm_out": (hidden, inner)}
 
 
 # Folders ------------------------------------------------------------------------------------------
@@ -137,21 +186,23 @@ _OUTSIDE = {
     "mamba2": {"token_embd.weight": "backbone.embeddings.weight", "output_norm.weight": "backbone.norm_f.weight"},
     "falcon-h1": {"output_norm.weight": "model.final_layernorm.weight"},
 }
-_OUTSIDE["nemotron_h"] = _OUTSIDE["mamba2"]
+_OUTSIDE |= dict.fromkeys(("nemotron_h", "mamba", "falcon-mamba"), _OUTSIDE["mamba2"])
+_OUTSIDE["jamba"] = _OUTSIDE["falcon-h1"]
 _SCAN_WORDS = {"ssm_in": "in_proj", "ssm_conv1d": "conv1d", "ssm_norm": "norm", "ssm_out": "out_proj"}
-_BARE = {"ssm_dt.bias": "dt_bias", "ssm_a": "A_log", "ssm_d": "D"}
+_SCAN_WORDS |= {"ssm_x": "x_proj", **{f"ssm_{word}_norm": f"{word}_layernorm" for word in ("dt", "b", "c")}}
+_BARE = {"ssm_dt.bias": "dt_bias", "ssm_d": "D"}
 
 
 def folder_tensors(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The tensors by the names of a folder."""
     outside = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
     outside |= {"output.weight": "lm_head.weight", **_OUTSIDE.get(architecture, {})}
-    backbone = architecture in ("mamba2", "nemotron_h")
+    backbone = architecture in ("mamba2", "mamba", "falcon-mamba", "nemotron_h")
     part = "mixer" if backbone else "mamba"
     attention = "mixer" if backbone else "self_attn"
-    network = {"falcon-h1": "feed_forward", "nemotron_h": "mixer"}.get(architecture, "")
+    network = {"falcon-h1": "feed_forward", "jamba": "feed_forward", "nemotron_h": "mixer"}.get(architecture, "")
     norms = {"attn_norm": "norm" if backbone else "input_layernorm"}
-    norms["ffn_norm"] = "post_attention_layernorm"
+    norms["ffn_norm"] = "pre_ff_layernorm" if architecture == "jamba" else "post_attention_layernorm"
     found: dict[str, np.ndarray] = {}
     for name, value in tensors.items():
         if name in outside:
@@ -162,6 +213,10 @@ def folder_tensors(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict
         word, _, kind = own.rpartition(".")
         if own == "ffn_norm":
             found[f"{prefix}.pre_ff_layernorm.weight"] = value
+        elif architecture in CHANNELS and word == "ssm_dt":
+            found[f"{prefix}.{part}.dt_proj.{kind}"] = value
+        elif own == "ssm_a":
+            found[f"{prefix}.{part}.A_log"] = value if architecture in CHANNELS else value.reshape(-1)
         elif own in _BARE:
             found[f"{prefix}.{part}.{_BARE[own]}"] = value.reshape(-1)
         elif word == "ssm_conv1d" and kind == "weight":
@@ -175,6 +230,11 @@ def folder_tensors(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict
         elif word.startswith("attn"):
             letter = word.removeprefix("attn_")
             found[f"{prefix}.{attention}.{'o' if letter == 'output' else letter}_proj.weight"] = value
+        elif network and word == "ffn_gate_inp":
+            found[f"{prefix}.{network}.router.weight"] = value
+        elif network and word.endswith("_exps"):
+            own = word.removeprefix("ffn_").removesuffix("_exps")
+            found |= {f"{prefix}.{network}.experts.{i}.{own}_proj.weight": each for i, each in enumerate(value)}
         elif network:
             found[f"{prefix}.{network}.{word.removeprefix('ffn_')}_proj.weight"] = value
         else:
@@ -201,7 +261,7 @@ def to_file(architecture: str, sizes: Mapping[str, Any], name: str, value: np.nd
     word = name.split(".")[2] if name.startswith("blk.") else name
     if word == "ssm_a":
         return -np.exp(value.astype(np.float32))
-    if word in ("ssm_d", "ssm_norm", "ssm_conv1d"):
+    if word in ("ssm_d", "ssm_conv1d") or name.endswith("_norm.weight"):
         return value.astype(np.float32)
     if architecture != "falcon-h1":
         return value
@@ -224,6 +284,8 @@ def to_file(architecture: str, sizes: Mapping[str, Any], name: str, value: np.nd
 
 def folder_config(architecture: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """What `config.json` has else than that of other families."""
+    if architecture in CHANNELS:
+        return _channel_config(architecture, sizes)
     heads, size = sizes["ssm.time_step_rank"], sizes["ssm.inner_size"] // sizes["ssm.time_step_rank"]
     groups, numbers, taps = sizes["ssm.group_count"], sizes["ssm.state_size"], sizes["ssm.conv_kernel"]
     values: dict[str, Any] = {"num_key_value_heads": 2, "time_step_limit": [0.0, {"__float__": "Infinity"}]}
@@ -251,5 +313,17 @@ def folder_config(architecture: str, sizes: Mapping[str, Any]) -> dict[str, Any]
     return values
 
 
-__all__ = ["FAMILIES", "NAMES", "PERMUTED", "SIZES"]
+def _channel_config(architecture: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Of those whose states have rates of their own."""
+    rank, numbers, taps = (sizes[f"ssm.{word}"] for word in ("time_step_rank", "state_size", "conv_kernel"))
+    if architecture == "jamba":
+        values = {"mamba_dt_rank": rank, "mamba_d_state": numbers, "mamba_d_conv": taps, "num_key_value_heads": 2}
+        values |= {"attn_layer_period": 4, "attn_layer_offset": 1, "num_experts": sizes["expert_count"]}
+        return values | {"num_experts_per_tok": sizes["expert_used_count"], "head_dim": None}
+    none = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "max_position_embeddings", "head_dim")
+    values = {"time_step_rank": rank, "state_size": numbers, "conv_kernel": taps, **dict.fromkeys(none)}
+    return values | {"layer_norm_epsilon": 1e-5, "mixer_rms_eps": 1e-5}
+
+
+__all__ = ["CHANNELS", "FAMILIES", "NAMES", "PERMUTED", "SIZES", "SPARSE"]
 __all__ += ["folder_config", "folder_tensors", "layer_parts", "layer_tensors", "to_file"]

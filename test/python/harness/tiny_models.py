@@ -258,6 +258,7 @@ def tensors(
     types = {"token_embd": "q8_0", "output": "q8_0", "ffn_down": "q8_0", "attn_v": "f32", **(types or {})}
     types.setdefault("ffn_gate_inp", "f32")
     types.setdefault("ffn_up_exps", "bf16")
+    types.setdefault("ssm_dt", "f32")
     if architecture == "gpt-oss":
         types |= {name: types.get(name, "mxfp4") for name in ("ffn_gate_exps", "ffn_down_exps")}
     sizes = _sizes(architecture)

@@ -18,7 +18,7 @@ from rlx_mlir.budgets import budget
 from rlx_mlir.errors import BudgetError, GGUFError, InputError, UnsupportedError, did_you_mean, nearest
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.models import decoder
-from rlx_mlir.models.architecture import ARCHITECTURES
+from rlx_mlir.models.architectures import ARCHITECTURES
 from rlx_mlir.models.config import ModelConfig, check_context
 
 

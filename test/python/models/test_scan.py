@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Mamba 2 and models with its layers: states of selective scans in files and folders, sessions and engines."""
+"""Mamba, Mamba 2 and models with their layers: states of selective scans in files and folders, sessions and engines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scan_models
 import tiny_models
+from interpreted import load_interpreted
 from numpy_decoder import NumpyDecoder
 
 from rlx_mlir.errors import GGUFError, ModelFileError, RlxError, UnsupportedError
@@ -19,6 +20,7 @@ from rlx_mlir.frontends.huggingface import HuggingFaceFolder
 from rlx_mlir.frontends.safetensors_writer import write_safetensors
 from rlx_mlir.models import decoder
 from rlx_mlir.models.caches import cache_types, state_bytes
+from rlx_mlir.models.channel_scan import ChannelScan
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.model import Model
@@ -27,11 +29,11 @@ from rlx_mlir.models.scan import Scan
 from rlx_mlir.models.session import Session
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 33)]
-COMPILED = ("mamba2", "falcon-h1")
-"""With states alone, in groups; and with attention beside them."""
+COMPILED = ("mamba2", "jamba", "falcon-h1")
+"""With states alone, in groups; with rates for each number, beside layers of attention; with both in each layer."""
 
 
-@pytest.fixture(scope="module", params=[COMPILED[0], pytest.param(COMPILED[1], marks=pytest.mark.wide)])
+@pytest.fixture(scope="module", params=[*COMPILED[:2], pytest.param(COMPILED[2], marks=pytest.mark.wide)])
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_models.write(tmp_path_factory.mktemp("scan") / "m.gguf", architecture=request.param)
 
@@ -54,7 +56,13 @@ def same_states(one: Session, two: Session) -> None:
 
 def test_layers_have_caches_states_or_both(tmp_path: Path) -> None:
     """And those that are networks alone have neither."""
-    found = {name: config_of(tmp_path, name) for name in ("mamba2", "granitehybrid", "falcon-h1", "nemotron_h")}
+    names = ("mamba2", "granitehybrid", "falcon-h1", "nemotron_h", "jamba")
+    found = {name: config_of(tmp_path, name) for name in names}
+    jamba = found.pop("jamba")
+    assert jamba.delta == ChannelScan(inner=128, rank=5, numbers=8, taps=4, layers=(0, 2, 3), eps=jamba.eps)
+    assert (jamba.attentive, jamba.sparse, jamba.unrotated) == ((1,), (1, 3), (0, 1, 2, 3))
+    assert list(cache_types(jamba)) == ["k_1", "v_1"]
+    assert state_bytes(jamba) == 3 * 4 * (3 * 128 + 128 * 8)
     layers = {name: config.delta.layers for name, config in found.items() if isinstance(config.delta, Scan)}
     assert layers == {"mamba2": (0, 1, 2), "granitehybrid": (0, 2), "falcon-h1": (0, 1), "nemotron_h": (0, 3)}
     attentive = {name: config.attentive for name, config in found.items()}
@@ -190,6 +198,10 @@ WRONG: dict[str, tuple[str, dict[str, Any], type[RlxError], str]] = {
         r"ssm.time_step_rank' must be a multiple of the groups, 3",
     ),
     "taps": ("mamba2", {"ssm__conv_kernel": 1}, GGUFError, r"ssm.conv_kernel' must be at least 2, but is 1"),
+    "taps of channels": ("mamba", {"ssm__conv_kernel": 1}, GGUFError, r"conv_kernel' must be at least 2, but is 1"),
+    "no rank": ("jamba", {"ssm__time_step_rank": None}, GGUFError, r"'jamba.ssm.time_step_rank' must be there"),
+    "norms": ("mamba", {"ssm__dt_b_c_rms": 1}, GGUFError, r"ssm.dt_b_c_rms' must be true or false, but is 1"),
+    "experts": ("jamba", {"expert_used_count": 5}, GGUFError, r"must be at most the number of experts, 4, but is 5"),
     "no sizes": ("mamba2", {"ssm__state_size": None}, GGUFError, r"'mamba2.ssm.state_size' must be there"),
     "steps": ("mamba2", {"ssm__step_least": 2.0, "ssm__step_most": 1.0}, GGUFError, r"at least .*, 2.0, but is 1.0"),
     "widths": (
@@ -219,6 +231,9 @@ FOLDERS: dict[str, tuple[str, dict[str, Any], type[RlxError], str]] = {
     "limits": ("mamba2", {"time_step_limit": [1.0, 0.5]}, ModelFileError, r"'time_step_limit' must be a least and a"),
     "norms": ("falcon-h1", {"mamba_rms_norm": True}, UnsupportedError, r"'mamba_norm_before_gate' must be false"),
     "factors": ("falcon-h1", {"ssm_multipliers": [1.0]}, ModelFileError, r"'ssm_multipliers' must be a list of 5"),
+    "offset": ("jamba", {"attn_layer_offset": 4}, ModelFileError, r"'attn_layer_offset' must be below .*, 4, but is 4"),
+    "biases of channels": ("mamba", {"use_bias": True}, UnsupportedError, r"'use_bias' = True"),
+    "biases of Jamba": ("jamba", {"mamba_proj_bias": True}, UnsupportedError, r"'mamba_proj_bias' = True"),
     "kinds": ("nemotron_h", {"layers_block_type": ["moe"] * 4}, ModelFileError, r"'layer_types' must be 4 of mamba"),
     "no kinds": ("nemotron_h", {"layers_block_type": None}, ModelFileError, r"'layers_block_type' must be a list of"),
 }
@@ -237,6 +252,30 @@ def test_layers_may_be_letters(tmp_path: Path) -> None:
     letters = {"layers_block_type": None, "hybrid_override_pattern": "M-*M"}
     config = ModelConfig.from_gguf(HuggingFaceFolder(folders.write(tmp_path / "f", "nemotron_h", tensors, **letters)))
     assert (config.attentive, config.networks) == ((2,), (1,))
+
+
+def test_norms_of_channels_have_an_eps_of_their_own(tmp_path: Path) -> None:
+    """That of Falcon-Mamba's folders, which files lack."""
+    tensors = folders.weights("falcon-mamba")
+    own = ModelConfig.from_gguf(HuggingFaceFolder(folders.write(tmp_path / "f", "falcon-mamba", tensors)))
+    other = folders.write(tmp_path / "g", "falcon-mamba", tensors, mixer_rms_eps=0.5)
+    config = ModelConfig.from_gguf(HuggingFaceFolder(other))
+    assert isinstance(own.delta, ChannelScan)
+    assert isinstance(config.delta, ChannelScan)
+    assert (own.delta.eps, config.delta.eps, config.eps) == (1e-5, 0.5, 1e-5)
+    file = config_of(tmp_path, "falcon-mamba")
+    assert isinstance(file.delta, ChannelScan)
+    assert file.delta.eps == file.eps
+
+
+def test_rates_may_be_far_apart(tmp_path: Path) -> None:
+    """Of the numbers of one state: from none to at once."""
+    tensors = tiny_models.tensors(architecture="mamba")
+    for layer in range(3):
+        tensors[f"blk.{layer}.ssm_a"][:, :5] = [0, -1e-30, -1e-6, -50, -1e4]
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata("mamba"), tensors)
+    found = load_interpreted(path).logits(IDS)
+    np.testing.assert_allclose(found, NumpyDecoder(GGUFFile(path)).logits(IDS), rtol=5e-4, atol=5e-4)
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,10 @@ FALCON = {
     **{"attention_out_multiplier": 0.8, "attention_in_multiplier": 1.1, "ssm_in_multiplier": 1.4},
     **{"ssm_out_multiplier": 0.6, "mlp_multipliers": [0.7, 1.3], "ssm_multipliers": [0.5, 1.5, 0.8, 0.7, 1.2]},
 }
+JAMBA = {
+    **{"attn_layer_period": 3, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 0},
+    **{"num_experts": 4, "mamba_d_state": 8, "num_hidden_layers": 4},
+}
 LATENT = {
     "num_key_value_heads": 4,
     "kv_lora_rank": 64,
@@ -200,6 +204,14 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "GraniteMoeHybridConfig",
         {**GRANITE, **HYBRID, "num_local_experts": 5, "mamba_n_groups": 2, "position_embedding_type": "rope"},
     ),
+    "mamba": ("MambaConfig", {"num_attention_heads": None, "state_size": 8, "conv_kernel": 3}),
+    "mamba-untied": (
+        "MambaConfig",
+        {"num_attention_heads": None, "tie_word_embeddings": False, "time_step_rank": 7, "use_conv_bias": False},
+    ),
+    "falcon-mamba": ("FalconMambaConfig", {"num_attention_heads": None, "mixer_rms_eps": 1e-3}),
+    "jamba": ("JambaConfig", JAMBA),
+    "jamba-no-experts": ("JambaConfig", {**JAMBA, "num_experts": 1, "tie_word_embeddings": True, "mamba_dt_rank": 9}),
     "mamba2": ("Mamba2Config", MAMBA2),
     "mamba2-limits": ("Mamba2Config", {**MAMBA2, "n_groups": 1, "time_step_limit": (0.2, 0.7)}),
     "falcon-h1": ("FalconH1Config", FALCON),
