@@ -306,3 +306,39 @@ class DownloadError(RlxError):
 
 class GradientWarning(UserWarning):
     """A gradient is zeros because nothing that is differentiated depends on the argument."""
+
+
+__all__ = [
+    "BudgetError",
+    "BuildError",
+    "CacheError",
+    "ChatTemplateError",
+    "CompileError",
+    "ContextLengthError",
+    "DeviceError",
+    "DeviceFaultError",
+    "DeviceMemoryError",
+    "DownloadError",
+    "DriverMissingError",
+    "DriverTooOldError",
+    "ExecutionError",
+    "GGUFError",
+    "GradientWarning",
+    "InputError",
+    "ModelFileError",
+    "NoDeviceError",
+    "NumericError",
+    "OnnxError",
+    "OnnxUnsupportedError",
+    "PassError",
+    "QueueFullError",
+    "RlxError",
+    "SafetensorsError",
+    "StablehloError",
+    "StablehloUnsupportedError",
+    "StageError",
+    "TimeLimitError",
+    "TokenizerError",
+    "UnsupportedError",
+    "WrongDeviceError",
+]
