@@ -238,7 +238,9 @@ def test_names_that_live_elsewhere_are_said_to(name: str, hint: str) -> None:
 
 
 def test_every_error_is_public() -> None:
-    own = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, RlxError | Warning)}
+    own = {
+        name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, RlxError | Warning)
+    }
     assert own == set(errors.__all__)
 
 
