@@ -13,6 +13,7 @@
 #include "mlir/Reducer/Tester.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
 #include "llvm/ADT/BitVector.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/Signals.h"
 
 using namespace mlir;
@@ -201,7 +202,14 @@ private:
 };
 } // namespace
 
+/// Says what ends the process as other errors are said; LLVM exits with 1 then. A stream whose file
+/// takes no more ends it so where it is closed.
+static void sayFatal(void *, const char *reason, bool) {
+  llvm::errs() << "rlx-reduce: error: " << reason << "\n";
+}
+
 int rlx::reduceMain(std::vector<std::string> arguments) {
+  llvm::ScopedFatalErrorHandler handler(sayFatal);
   PassRegistration<ReduceGraph>();
   DialectRegistry registry;
   rlx::registerDialects(wrap(&registry), /*everything=*/true);

@@ -8,6 +8,7 @@ needed isn't imported: `import rlx_mlir` and `rlx_mlir.runtime` don't load MLIR.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from rlx_mlir.version import __version__ as __version__
@@ -120,13 +121,16 @@ _EXPORTS: dict[str, str | None] = {
     "unregister_op": "rlx_mlir.own_ops",
 }
 
+#: Public modules, in which names are looked for that aren't here.
+_SUBMODULES = ("errors", "formats", "optim", "training")
+
 __all__ = sorted(_EXPORTS)
 
 
 def __getattr__(name: str) -> Any:
     """Imports a name of the public API at its first use."""
     if name not in _EXPORTS:
-        raise AttributeError(f"module 'rlx_mlir' has no attribute '{name}'{_did_you_mean(name)}")
+        raise AttributeError(f"module 'rlx_mlir' has no attribute '{name}'{_hint(name)}")
     home = _EXPORTS[name]
     if home is None:
         return importlib.import_module(f"rlx_mlir.{name}")
@@ -142,10 +146,32 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def _did_you_mean(name: str) -> str:
+def _hint(name: str) -> str:
+    """Where a public name is that isn't here, or what is like it; '' for names of Python's own protocols."""
+    if name.startswith("_"):
+        return ""
+    if importlib.util.find_spec(f"rlx_mlir.{name}") is not None:  # each first `from rlx_mlir import` of one asks, too
+        return f": it is a module, which 'import rlx_mlir.{name}' makes one"
+    for home in _SUBMODULES:
+        if name in _names_of(home):
+            return f": it is in 'rlx_mlir.{home}'"
     from rlx_mlir.errors import did_you_mean
 
     return did_you_mean(name, _EXPORTS)
+
+
+def _names_of(module: str) -> list[str]:
+    """The names that a module makes public, read from its source: importing it may load MLIR."""
+    import ast
+    from pathlib import Path
+
+    spec = importlib.util.find_spec(f"rlx_mlir.{module}")
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        return []
+    for statement in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+            return list(ast.literal_eval(statement.value))
+    return []
 
 
 def __dir__() -> list[str]:

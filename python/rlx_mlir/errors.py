@@ -54,6 +54,11 @@ def shortened(value: object, length: int = 80) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
+def reason_of(error: BaseException) -> str:
+    """What an error says in messages that name the file themselves: of the system's, neither number nor path."""
+    return str(getattr(error, "strerror", None) or error)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` where a known word is near to one that isn't known, else nothing."""
     near = nearest(word, known)
@@ -306,3 +311,39 @@ class DownloadError(RlxError):
 
 class GradientWarning(UserWarning):
     """A gradient is zeros because nothing that is differentiated depends on the argument."""
+
+
+__all__ = [
+    "BudgetError",
+    "BuildError",
+    "CacheError",
+    "ChatTemplateError",
+    "CompileError",
+    "ContextLengthError",
+    "DeviceError",
+    "DeviceFaultError",
+    "DeviceMemoryError",
+    "DownloadError",
+    "DriverMissingError",
+    "DriverTooOldError",
+    "ExecutionError",
+    "GGUFError",
+    "GradientWarning",
+    "InputError",
+    "ModelFileError",
+    "NoDeviceError",
+    "NumericError",
+    "OnnxError",
+    "OnnxUnsupportedError",
+    "PassError",
+    "QueueFullError",
+    "RlxError",
+    "SafetensorsError",
+    "StablehloError",
+    "StablehloUnsupportedError",
+    "StageError",
+    "TimeLimitError",
+    "TokenizerError",
+    "UnsupportedError",
+    "WrongDeviceError",
+]

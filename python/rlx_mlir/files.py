@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from rlx_mlir import budgets
-from rlx_mlir.errors import ModelFileError, RlxError, shortened
+from rlx_mlir.errors import ModelFileError, RlxError, reason_of, shortened
 
 Name = str | os.PathLike[str]
 #: A value of JSON: None, a boolean, a number, a text, a list of values, or a dictionary of them by text. Whoever reads
@@ -47,7 +47,7 @@ def open_regular(path: Name, *, error: Error = ModelFileError) -> BinaryIO:
     except RlxError:  # some of which are ValueErrors
         raise
     except (OSError, ValueError) as cause:  # ValueError: NUL or characters that no name has
-        raise error(f"the file can't be read: {_reason(cause)}", path=path) from None
+        raise error(f"the file can't be read: {reason_of(cause)}", path=path) from None
     try:
         _refuse_others(os.fstat(handle).st_mode, path, error)
         return os.fdopen(handle, "rb")
@@ -87,7 +87,7 @@ def read_bytes(path: Name, *, budget: str = "json_bytes", error: Error = ModelFi
         try:
             content = file.read(limit + 1)  # it may have grown, and files of the kernel have no size
         except OSError as cause:
-            raise error(f"the file can't be read: {_reason(cause)}", path=path) from None
+            raise error(f"the file can't be read: {reason_of(cause)}", path=path) from None
     budgets.check(budget, len(content), os.fspath(path))
     return content
 
@@ -123,7 +123,8 @@ def inside(folder: Path, relative: str, what: str, *, error: Callable[[str], Rlx
         if not home.is_relative_to(os.path.realpath(folder)):
             raise error(f"{what} must be a path inside the folder, but {shortened(relative)} is a link to {home}")
     except (OSError, ValueError) as cause:
-        raise error(f"{what} must be a path inside the folder, but is {shortened(relative)}: {cause}") from None
+        named = f"{shortened(relative)}: {reason_of(cause)}"
+        raise error(f"{what} must be a path inside the folder, but is {named}") from None
     return path
 
 
@@ -135,10 +136,6 @@ def kind_of(mode: int) -> str:
 def _refuse_others(mode: int, path: Name, error: Error) -> None:
     if not stat.S_ISREG(mode):
         raise error(f"it must be a regular file, but is {kind_of(mode)}", path=path)
-
-
-def _reason(cause: Exception) -> str:
-    return str(cause.strerror) if isinstance(cause, OSError) and cause.strerror else str(cause)
 
 
 __all__ = [

@@ -182,7 +182,7 @@ def replacing(path: Path, *, durable: bool = False, private: bool = False) -> It
 
     Raises OSError where it can't be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder_of(path)
     remove_left_over(path.parent, path.name)
     temporary, handle = _new_file(path, 0o600 if private else 0o666)
     try:
@@ -202,12 +202,20 @@ def check_place(path: Path) -> None:
 
     Folders that it needs are made; nothing else is left behind.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder_of(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     temporary, handle = _new_file(path, 0o600)
     os.close(handle)
     temporary.unlink(missing_ok=True)
+
+
+def _make_folder_of(path: Path) -> None:
+    """Makes the folder that a file is to be in. Raises OSError, NotADirectoryError where that is a file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path.parent)) from None
 
 
 def _new_file(path: Path, mode: int) -> tuple[Path, int]:
@@ -245,13 +253,14 @@ def open_output(path: str | os.PathLike[str], *, append: bool = False, follow: b
     neither is written, as Linux itself refuses it where it is set up so (``fs.protected_symlinks``).
 
     Args:
-        path: the file.
+        path: the file; folders that it needs are made.
         append: write at its end.
         follow: elsewhere, a link stands for what it leads to; not for names that are ours, in a folder of the user's.
 
     Raises InputError for these, OSError where it can't be opened.
     """
     name = os.fspath(path)
+    _make_folder_of(Path(name))
     folder = os.stat(os.path.dirname(name) or ".")
     shared = bool(folder.st_mode & stat.S_ISVTX and folder.st_mode & _BY_OTHERS)
 

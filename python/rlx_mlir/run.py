@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ import numpy as np
 
 from rlx_mlir import native
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.errors import InputError, RlxError, reason_of
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.container import Container, Kind
 from rlx_mlir.runtime.description import RunArray
@@ -30,9 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except (RlxError, OSError) as error:
-        print(f"rlx-run: error: {error}", file=sys.stderr)
-        return 1
+    except RlxError as error:
+        message = str(error)
+    except OSError as error:
+        message = reason_of(error) if error.filename is None else f"{os.fspath(error.filename)}: {reason_of(error)}"
+    print(f"rlx-run: error: {message}", file=sys.stderr)
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -217,6 +217,15 @@ class FineTuning:
             total += float(self._losses.run(part)["loss"])
         return total / rows.answers
 
+    def loss_of_step(self, number: int) -> float:
+        """The loss, as it is now, of the rows that a step was taken with; `number` is the step's, from 1."""
+        inputs = self._batches.at(number - 1)
+        tokens, targets, counted, *places = (
+            array.reshape(-1, self.rows.length)
+            for array in (inputs[name] for name in ("tokens", "targets", "weights", "positions") if name in inputs)
+        )
+        return self.loss(Rows(tokens, targets, counted, positions=places[0] if places else None))
+
     def run(self) -> Iterator[Step]:
         """Takes the steps that are left; raises as `step` does."""
         while self.steps < self.settings.steps:

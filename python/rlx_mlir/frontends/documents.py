@@ -148,10 +148,10 @@ def _parsed(text: str, what: str, path: Name | None, error: Error, infinity: boo
         if _HALF.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as cause:
-        offset = len(text[: cause.pos].encode())
-        raise error(
-            f"byte {offset} (line {cause.lineno}): not JSON: {cause.msg[:1].lower()}{cause.msg[1:]}", path=path
-        ) from None
+        place = f"byte {len(text[: cause.pos].encode())}"
+        if "\n" in text.strip():  # one line may be one of a file's lines, whose number is another
+            place += f" (line {cause.lineno})"
+        raise error(f"{place}: not JSON: {cause.msg[:1].lower()}{cause.msg[1:]}", path=path) from None
     except RecursionError:
         raise budgets.exceeded("nesting", what) from None
     except UnicodeEncodeError:

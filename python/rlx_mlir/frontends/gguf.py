@@ -28,7 +28,7 @@ import numpy.typing as npt
 from rlx_mlir.frontends.model_file import MetadataValue
 
 from .. import budgets
-from ..errors import GGUFError, InputError
+from ..errors import GGUFError, InputError, reason_of
 from ..files import open_regular
 from ..formats import FORMATS_BY_ID, get_format
 from ..paths import replacing
@@ -267,7 +267,7 @@ class GGUFFile(ModelFile):
         except GGUFError:
             raise
         except (OSError, ValueError) as error:  # the second of a path with a zero byte
-            raise GGUFError(f"cannot be opened: {getattr(error, 'strerror', None) or error}", path=path) from error
+            raise GGUFError(f"cannot be opened: {reason_of(error)}", path=path) from error
         self._open(np.frombuffer(self._map, np.uint8))
 
     @classmethod

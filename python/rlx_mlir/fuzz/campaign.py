@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, reason_of
 from rlx_mlir.fuzz.pool import Outcome, Task, Worker, run_all
 
 #: For each fuzzer: suffix of its cases, seconds that one may take, MiB of memory that its child may take for cases.
@@ -173,7 +173,7 @@ def fuzzer_of(path: Path) -> str:
         with path.open("rb") as file:
             head = file.read(4000)
     except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror}") from None
+        raise InputError(f"{path} can't be read: {reason_of(error)}") from None
     if path.suffix == ".gguf" or head.startswith(b"GGUF"):
         return "gguf"
     if head.startswith(b"ML\xefR"):

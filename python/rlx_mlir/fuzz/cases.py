@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, reason_of
 from rlx_mlir.files import Json
 from rlx_mlir.fuzz import operations as _operations  # noqa: F401  (registers generators)
 from rlx_mlir.fuzz.draft import FLOATS, LARGE_SIZES, LONG_SIZES, SIZES, Draft, Recipe, Skip, make_value, word
@@ -73,7 +73,7 @@ class Case:
         try:
             arrays: Any = np.load(path.with_suffix(".npz"))
         except OSError as error:
-            raise InputError(f"{path.with_suffix('.npz')} with the values of {path.name}: {error}") from None
+            raise InputError(f"{path.with_suffix('.npz')} with the values of {path.name}: {reason_of(error)}") from None
         with arrays:
             for key, array in arrays.items():
                 number, _, name = key.partition("/")
@@ -96,7 +96,7 @@ def read_settings(path: Path) -> dict[str, Json]:
     try:
         lines = path.read_text().splitlines()[:3]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} can't be read: {error}") from None
+        raise InputError(f"{path} can't be read: {reason_of(error)}") from None
     for line in lines:
         if line.startswith(_MARK):
             found: dict[str, object] = json.loads(line.removeprefix(_MARK))

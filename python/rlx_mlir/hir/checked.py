@@ -3,6 +3,7 @@
 
 A builder of one operation leaves that to what makes the operation. One that composes several reads `x.ndim` first, so
 its class is decorated: arguments whose annotation is `Value`, a sequence of these, a number or a text are checked.
+Keywords that a builder doesn't have are its own error, not that of what it hands them on to.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from rlx_mlir import checks
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, did_you_mean
 from rlx_mlir.hir import place
 from rlx_mlir.hir.values import Value
 
@@ -107,6 +108,52 @@ def _checked(method: Callable[Given, Result]) -> Callable[Given, Result]:
             if rest is not None and rest[1] is not None:
                 for value in given[len(names) :]:
                     rest[1][0](rest[0], value)
+        return method(*given, **options)
+
+    return call
+
+
+#: How the annotation of keywords begins that a builder hands on, before the name of the dictionary that lists them.
+_UNPACK = "Unpack["
+
+
+def keywords_known(builders: type) -> None:
+    """Has each public method that a class defines, and that gives values, refuse keywords that it doesn't have.
+
+    BuildError names the method, the keyword and those that there are. Keywords whose annotation doesn't list them are
+    left to what they are handed on to.
+    """
+    for name, method in list(vars(builders).items()):
+        if inspect.isfunction(method) and not name.startswith("_"):
+            signature = inspect.signature(method)
+            known = _keywords_of(method, signature)
+            if known and "Value" in str(signature.return_annotation):
+                setattr(builders, name, _with_known(method, known))
+
+
+def _keywords_of(method: Callable[..., object], signature: inspect.Signature) -> list[str]:
+    """All names by which a method takes arguments; none where some aren't known."""
+    names: list[str] = []
+    for parameter in list(signature.parameters.values())[1:]:
+        annotation = str(parameter.annotation)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            if not annotation.startswith(_UNPACK):
+                return []
+            names += inspect.unwrap(method).__globals__[annotation.removeprefix(_UNPACK)[:-1]].__annotations__
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            names.append(parameter.name)
+    return names
+
+
+def _with_known(method: Callable[Given, Result], known: list[str]) -> Callable[Given, Result]:
+    every = frozenset(known)
+
+    @functools.wraps(method)
+    def call(*given: Given.args, **options: Given.kwargs) -> Result:
+        for word in options:
+            if word not in every:
+                own = f"'{method.__name__}' has no '{word}'{did_you_mean(word, known)}"
+                raise place.caller().error(f"{own}; it has {', '.join(known)}")
         return method(*given, **options)
 
     return call

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Operand, Value
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class ElementwiseBuilders:
+class ElementwiseBuilders(Emitting):
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod

@@ -7,12 +7,17 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from rlx_mlir import ir
+from rlx_mlir.hir.checked import keywords_known
 from rlx_mlir.hir.types import DTypeLike, ShapeLike
 from rlx_mlir.hir.values import Value
 
 
 class Emitting:
     """A graph, or a view of one, that appends operations; `Graph._emit` says how."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        keywords_known(cls)
 
     @property
     @abstractmethod
@@ -32,5 +37,4 @@ class Emitting:
         shape: ShapeLike | None = None,
         result: ir.Type | list[ir.Type] | None = None,
         regions: Sequence[ir.Block | None] = (),
-        **unknown: object,
     ) -> tuple[Value, ...]: ...

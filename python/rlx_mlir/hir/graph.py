@@ -18,8 +18,9 @@ from rlx_mlir.attributes import PythonValue, elements_attribute, floats_attribut
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
-from rlx_mlir.errors import InputError, RlxError, StageError, did_you_mean
+from rlx_mlir.errors import InputError, RlxError, StageError
 from rlx_mlir.hir import place
+from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.sizes import as_size
 from rlx_mlir.hir.types import (
     DTypeLike,
@@ -117,7 +118,7 @@ def empty_module(name: str, context: ir.Context, here: place.Place) -> ir.Module
     return module
 
 
-class Graph:
+class Graph(Emitting):
     """A module with one entry function, to which operations are appended before its return.
 
     `GraphModule` adds what callers use; the compiler reaches the IR by `ir_module`.
@@ -444,7 +445,6 @@ class Graph:
         shape: ShapeLike | None = None,
         result: ir.Type | list[ir.Type] | None = None,
         regions: Sequence[ir.Block | None] = (),
-        **unknown: object,
     ) -> tuple[Value, ...]:
         """Appends an operation; its result types are inferred, its verifier runs at once.
 
@@ -455,15 +455,11 @@ class Graph:
             shape: what the caller believes the first result's shape to be; None entries aren't compared.
             result: type of the result, for operations that can't infer it; a list where they have any number.
             regions: the block of each region, which the operation takes; None where it is empty.
-            unknown: keywords that the builder doesn't have, which are an error.
 
         Raises BuildError at the caller's line, in the words of the verifier; nothing is appended then.
         """
         here = place.caller()
         self._check_stage(f"'{op}'", here)
-        for word in unknown:
-            known = [*operands, *(attributes or {}), "name", "shape"]
-            raise here.error(f"'{op}' has no '{word}'{did_you_mean(word, known)}; it has {', '.join(known)}")
         if name is not None and not checks.is_text(name):
             raise here.error(f"'{op}': 'name' is the name of a block, a string, but got {name!r}"[:400])
         if shape is not None and (isinstance(shape, str | bytes) or not isinstance(shape, Sequence)):

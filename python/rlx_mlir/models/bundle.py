@@ -29,7 +29,7 @@ import numpy as np
 
 from .. import budgets
 from ..dtypes import DTYPES
-from ..errors import ExecutionError, InputError, ModelFileError, shortened
+from ..errors import ExecutionError, InputError, ModelFileError, reason_of, shortened
 from ..files import Json, kind_of
 from ..frontends.documents import Document, parse_json
 from ..runtime import processor
@@ -123,7 +123,7 @@ def bundle_at(path: str | os.PathLike[str]) -> Path | None:
             start = file.read(len(MAGIC))
     except (OSError, ValueError) as error:
         if named:
-            raise ModelFileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", path=found) from None
+            raise ModelFileError(f"cannot be read: {reason_of(error)}", path=found) from None
         return None
     if is_container(start):
         return found
@@ -157,7 +157,7 @@ class Bundle:
             self._container = Container(path)
             content = self._container.read(MANIFEST)
         except OSError as error:
-            raise ModelFileError(f"cannot be read: {error.strerror}", path=path) from None
+            raise ModelFileError(f"cannot be read: {reason_of(error)}", path=path) from None
         try:
             self._read(content)
         except BaseException:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .. import budgets
 from ..boundary import foreign_errors
-from ..errors import InputError, ModelFileError
+from ..errors import InputError, ModelFileError, reason_of
 from ..files import Json
 from ..runtime.artifact import CompiledModule
 from . import decoder
@@ -59,7 +59,7 @@ class CompiledFolder:
         try:
             size = os.stat(path).st_size
         except OSError as error:
-            raise ModelFileError(f"cannot be read: {error.strerror}", path=path) from None
+            raise ModelFileError(f"cannot be read: {reason_of(error)}", path=path) from None
         budgets.check("json_bytes", size, str(path))
         with foreign_errors("cannot be read", lambda text: ModelFileError(text, path=path)):
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ class CompiledFolder:
         try:
             return load(path, threads=threads)
         except OSError as error:
-            raise ModelFileError(f"cannot be read: {error.strerror}", path=path) from None
+            raise ModelFileError(f"cannot be read: {reason_of(error)}", path=path) from None
 
     def check(self, config: ModelConfig) -> None:
         """Raises ModelFileError where the model's file isn't one that the programs were compiled for."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from rlx_mlir import native
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.errors import CacheError, InputError, RlxError
+from rlx_mlir.errors import CacheError, InputError, RlxError, reason_of
 from rlx_mlir.formats import get_format
 from rlx_mlir.paths import cache_dir, make_private, read_small, write_atomically
 from rlx_mlir.runtime.artifact import Artifact
@@ -197,7 +197,7 @@ def _kept(path: Path) -> dict[int, float] | None:
     except FileNotFoundError:
         return None
     except (OSError, RlxError) as error:
-        log.warning("ignoring measured rates %s: %s", path, error)
+        log.warning("ignoring measured rates %s: %s", path, reason_of(error))
         return None
 
 
@@ -207,7 +207,7 @@ def _keep(path: Path, parts: Mapping[str, object], rates: Mapping[int, float]) -
         make_private(path.parent)
         write_atomically(path, json.dumps({"key": dict(parts), "rates": rates}, indent=1).encode(), private=True)
     except (OSError, CacheError) as error:
-        log.warning("can't write measured rates to %s: %s", path, error)
+        log.warning("can't write measured rates to %s: %s", path, reason_of(error))
 
 
 __all__ = [

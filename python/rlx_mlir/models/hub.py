@@ -25,7 +25,7 @@ from typing import IO, Any
 from rlx_mlir.paths import cache_dir, expand_user, make_private
 
 from ..boundary import foreign_errors
-from ..errors import CacheError, DownloadError, InputError, did_you_mean, shortened
+from ..errors import CacheError, DownloadError, InputError, did_you_mean, reason_of, shortened
 from ..files import is_there
 from ..frontends.documents import read_object
 from .encoder_config import ARCHITECTURES as ENCODER_ARCHITECTURES
@@ -365,7 +365,7 @@ def _fetch(name: str, sources: tuple[Source, ...], progress: bool) -> None:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     assembled.replace(target)
     except OSError as error:
-        raise DownloadError(f"{name} cannot be stored in {folder}: {error}") from error
+        raise DownloadError(f"{name} cannot be stored in {folder}: {reason_of(error)}") from error
 
 
 class _Wheels:

@@ -20,7 +20,7 @@ from .choosing import Processor
 from .core import Core, Prompt
 from .engine import Engine
 from .generation import Generation, Options, pieces
-from .programs import maxima
+from .programs import MAX_SEQUENCES, maxima
 from .session import Floats, Session
 from .speculation import Drafter, DraftModel, Lookup, Prediction, Speculation, check_vocabulary
 
@@ -191,6 +191,12 @@ class Model(Core):
             raise InputError(f"'prompts' are several prompts, but got {checks.shown(prompts)}")
         if on_done is not None:
             checks.callback("on_done", on_done, "generation")
+        if not prompts:  # compiling what decodes several takes long
+            checks.whole("sequences", sequences, 1, MAX_SEQUENCES)
+            if chat is not None:
+                checks.flag("chat", chat)
+            self.task([0], **options)  # which refuses what it would with any prompt
+            return []
         own: list[Options] = [options] * len(prompts)
         if (seed := options.get("seed")) is not None:
             first = checks.whole("seed", seed, most=2**128 - 1 - len(prompts))

@@ -20,7 +20,7 @@ from types import TracebackType
 
 import numpy as np
 
-from ..errors import RlxError
+from ..errors import RlxError, reason_of
 from ..frontends.model_file import ModelFile
 from ..paths import replacing
 from ..runtime import prepared_cache
@@ -192,8 +192,7 @@ class PreparedWeights(Kept):
 
 def warn(path: Path, error: Exception) -> None:
     """Says that weights aren't kept: they are in memory all the same."""
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    log.warning("prepared weights aren't kept in %s: %s", path, reason)
+    log.warning("prepared weights aren't kept in %s: %s", path, reason_of(error))
 
 
 def set_weights(

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import CacheError, InputError, RlxError
+from ..errors import CacheError, InputError, RlxError, reason_of
 from ..formats import FORMATS_BY_ID, get_format
 from ..formats.pieces import encoded_pieces
 from ..frontends.gguf import GGUFFile, Tensor, write_gguf
@@ -208,7 +208,7 @@ def _write(
         make_private(path.parent)
         return write_gguf(path, {"general.architecture": config.architecture}, tensors)
     except OSError as error:
-        raise CacheError(f"quantised weights can't be written to {path}: {error.strerror}") from error
+        raise CacheError(f"quantised weights can't be written to {path}: {reason_of(error)}") from error
 
 
 def _pieces(

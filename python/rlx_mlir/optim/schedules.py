@@ -63,6 +63,6 @@ def _risen(peak: float, step: int, rise: int) -> float:
 
 def _rate(name: str, value: float) -> float:
     rate = checks.real(name, value)
-    if not rate >= 0:
-        raise InputError(f"'{name}' is a rate of at least 0, but got {value!r}")
+    if not 0 <= rate < math.inf:
+        raise InputError(f"'{name}' is a finite rate of at least 0, but got {value!r}")
     return rate

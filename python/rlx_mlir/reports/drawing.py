@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir import checks
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, reason_of
 from rlx_mlir.paths import write_output
 from rlx_mlir.reports import svg
 from rlx_mlir.reports.families import family_of
@@ -57,7 +57,7 @@ class Drawing:
         try:
             write_output(path, self.svg)
         except OSError as error:
-            raise InputError(f"{os.fspath(path)} cannot be written: {error.strerror}") from None
+            raise InputError(f"{os.fspath(path)} cannot be written: {reason_of(error)}") from None
 
     def __str__(self) -> str:
         return self.svg

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlx_mlir import ir
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, reason_of
 from rlx_mlir.paths import write_output
 from rlx_mlir.reports.difference import DiffPage
 from rlx_mlir.rewriting import operations
@@ -63,7 +63,7 @@ class Dumper:
             self._write(f"at stage {stage}", f"input-{stage}", None, module)
         except OSError as error:
             raise InputError(
-                f"'dump_dir' is a folder that can be written, but {self._folder}: {error.strerror}"
+                f"'dump_dir' is a folder that can be written, but {self._folder}: {reason_of(error)}"
             ) from None
 
     def changed(self, step: str, before: ir.Module, after: ir.Module) -> None:

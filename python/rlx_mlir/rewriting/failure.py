@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 
 from rlx_mlir import ir
-from rlx_mlir.errors import CacheError, PassError, RlxError
+from rlx_mlir.errors import CacheError, PassError, RlxError, reason_of
 from rlx_mlir.paths import check_private, make_private
 from rlx_mlir.rewriting.pipelines import pass_name, split
 
@@ -109,6 +109,6 @@ def write_reproducer(text: str, suffix: str = ".mlir") -> Path | None:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except (OSError, CacheError) as error:
-        log.warning("no reproducer is written: %s", error)
+        log.warning("no reproducer is written to %s: %s", folder, reason_of(error))
         return None
     return Path(name)

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from rlx_mlir import native
-from rlx_mlir.errors import CacheError, RlxError
+from rlx_mlir.errors import CacheError, RlxError, reason_of
 from rlx_mlir.formats import registered_formats
 from rlx_mlir.paths import cache_dir, check_private, make_private, write_atomically
 from rlx_mlir.runtime.artifact import Artifact
@@ -104,7 +104,7 @@ def find(key: str) -> Artifact | None:
     except FileNotFoundError:
         return None
     except (OSError, RlxError) as error:
-        log.warning("ignoring cache entry %s: %s", path, error)
+        log.warning("ignoring cache entry %s: %s", path, reason_of(error))
         return None
 
 
@@ -118,4 +118,4 @@ def keep(artifact: Artifact) -> None:
         make_private(folder())
         write_atomically(folder() / f"{key_of(artifact.key)}.rlx", artifact.to_bytes(), private=True)
     except (OSError, CacheError) as error:
-        log.warning("can't write to the cache %s: %s", os.fspath(folder()), error)
+        log.warning("can't write to the cache %s: %s", os.fspath(folder()), reason_of(error))

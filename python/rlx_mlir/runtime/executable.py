@@ -21,7 +21,7 @@ import numpy.typing as npt
 from rlx_mlir import checks, native
 from rlx_mlir.arrays import as_array, element_word, host_arrays
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean
+from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean, reason_of
 from rlx_mlir.place import located
 from rlx_mlir.runtime import shown
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
@@ -61,7 +61,7 @@ def _mapped_zeros(size: int) -> mmap.mmap:
     try:
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError) as error:
-        raise MemoryError(f"{size} bytes of zeros: {error}") from None
+        raise MemoryError(f"{size} bytes of zeros: {reason_of(error)}") from None
     if size >= _HUGE:
         with contextlib.suppress(OSError):  # a kernel without them
             pages.madvise(mmap.MADV_HUGEPAGE)

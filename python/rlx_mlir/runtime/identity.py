@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from rlx_mlir.errors import CacheError, ExecutionError
+from rlx_mlir.errors import CacheError, ExecutionError, reason_of
 
 __all__ = ["build_id", "compiler_parts", "digest_files", "llvm_library"]
 
@@ -59,7 +59,7 @@ def compiler_parts() -> Mapping[str, str]:
             }
         )
     except OSError as error:
-        raise CacheError(f"what identifies the compiler can't be read: {error}") from None
+        raise CacheError(f"what identifies the compiler can't be read: {error.filename}: {reason_of(error)}") from None
 
 
 def _digest_sources(root: Path) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from rlx_mlir.errors import CacheError, RlxError
+from rlx_mlir.errors import CacheError, RlxError, reason_of
 from rlx_mlir.files import Json
 from rlx_mlir.formats import registered_formats
 from rlx_mlir.paths import cache_dir, make_private, remove_left_over
@@ -113,7 +113,7 @@ def find(path: Path, parts: Mapping[str, object], *, own: bool = True) -> Prepar
     except FileNotFoundError:
         return None
     except (OSError, RlxError) as error:
-        log.warning("ignoring prepared weights %s: %s", path, error)
+        log.warning("ignoring prepared weights %s: %s", path, reason_of(error))
         return None
     if own:
         with contextlib.suppress(OSError):  # another user's, such as root's
@@ -127,7 +127,7 @@ def _settle(path: Path) -> None:
     try:
         settle(path)
     except (OSError, CacheError) as error:
-        log.debug("%s can't be noted to be on the disk: %s", path, error)
+        log.debug("%s can't be noted to be on the disk: %s", path, reason_of(error))
 
 
 def make_room(path: Path, size: int) -> None:

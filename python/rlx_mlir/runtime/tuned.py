@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rlx_mlir import native
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.errors import CacheError, InputError, RlxError
+from rlx_mlir.errors import CacheError, InputError, RlxError, reason_of
 from rlx_mlir.files import Json
 from rlx_mlir.paths import cache_dir, make_private, read_small, write_atomically
 from rlx_mlir.runtime.cache import check_folder, compiler_build, key_of
@@ -71,7 +71,7 @@ def find(parts: Parts, known: Callable[[], Mapping[str, range]]) -> Chosen:
     except FileNotFoundError:
         return {}
     except (OSError, RlxError) as error:
-        log.warning("ignoring measured choices %s: %s", path, error)
+        log.warning("ignoring measured choices %s: %s", path, reason_of(error))
         return {}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from ..errors import InputError
+from ..errors import InputError, reason_of
 from .app import application
 from .protocol import Protocol
 from .service import Service
@@ -34,8 +34,7 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         return socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"nothing can listen at {host}, port {port}: {str(reason).lower()}") from None
+        raise InputError(f"nothing can listen at {host}, port {port}: {reason_of(error).lower()}") from None
 
 
 class Server(uvicorn.Server):

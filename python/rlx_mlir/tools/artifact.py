@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, reason_of
 from rlx_mlir.tools.options import Commands, JsonOption, example, print_json
 
 app = typer.Typer(
@@ -61,4 +61,4 @@ def _reading(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{file} can't be read: {error.strerror}") from None
+        raise InputError(f"{file} can't be read: {reason_of(error)}") from None

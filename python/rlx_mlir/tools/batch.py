@@ -32,7 +32,7 @@ from rlx_mlir.errors import InputError, ModelFileError, RlxError, did_you_mean, 
 from rlx_mlir.files import Json
 from rlx_mlir.tools.choosing import Choosing, logprob_rows
 from rlx_mlir.tools.loading import LoadingToGenerate, takes_options
-from rlx_mlir.tools.options import JsonOption, counted, message_of, print_json, progress, writing
+from rlx_mlir.tools.options import JsonOption, OptionError, counted, message_of, print_json, progress, writing
 
 if TYPE_CHECKING:
     from rlx_mlir.checks import Option
@@ -102,18 +102,15 @@ def batch(
     entries = _read(prompts)
     done = _done_before(output, prompts, entries, resume=resume)
     left = [entry for entry in entries if entry.number not in done]
-    with progress() as say:
-        model = loading.load(say)
-        if model.on_gpu:
-            records = _one_by_one(model, left, common)
-        else:
-            records = _together(_engine(model, sequences, say), left, common)
     totals = _Totals(len(entries), len(done), errors=[error for error in done.values() if error])
-    with closing(records), _opened(output) as write, counted("line", len(entries), len(done)) as show:
-        for record in records if unordered else _in_order(records, left):
-            write(record)
-            totals.add(record)
-            show(totals.resumed + totals.written, totals.figures())
+    with _opened(output) as write:  # before anything takes long
+        records = _records(loading, left, common, sequences)
+        totals.begin = time.perf_counter()
+        with closing(records), counted("line", len(entries), len(done)) as show:
+            for record in records if unordered else _in_order(records, left):
+                write(record)
+                totals.add(record)
+                show(totals.resumed + totals.written, totals.figures())
     if as_json:
         print_json({**totals.to_dict(), "output": str(output)})
     else:
@@ -238,7 +235,7 @@ def _done_before(output: Path, prompts: Path, entries: Sequence[_Entry], *, resu
     if not output.is_file() or not output.stat().st_size:
         return {}
     if output.samefile(prompts):
-        raise InputError(f"'--output' {output} is the input: its lines would be lost")
+        raise OptionError(f"'--output' {output} is the input: its lines would be lost")
     if not resume:
         raise InputError(f"{output} is there already: '--resume' goes on behind its lines, or remove it")
     content = read_bytes(output)
@@ -280,6 +277,21 @@ def _opened(path: Path) -> Iterator[Callable[[Mapping[str, object]], None]]:
 
 
 # Lines ------------------------------------------------------------------------------------------------
+
+
+def _records(loading: LoadingToGenerate, left: list[_Entry], common: Mapping[str, Option], sequences: int) -> Records:
+    """Lines of the output as they are done, of those of the input that are left: without any, no model is loaded."""
+    if not left:
+        return _none()
+    with progress() as say:
+        model = loading.load(say)
+        if model.on_gpu:
+            return _one_by_one(model, left, common)
+        return _together(_engine(model, sequences, say), left, common)
+
+
+def _none() -> Records:
+    yield from ()
 
 
 def _engine(model: Model, sequences: int, say: Callable[[str], None] | None) -> Engine:

@@ -20,6 +20,7 @@ from rlx_mlir.tools.options import (
     Device,
     DeviceOption,
     JsonOption,
+    OptionError,
     positive_numbers,
     print_json,
     progress,
@@ -131,7 +132,7 @@ def _check_gpu(vs: str, threads: str) -> None:
 
     native.CudaDevice()
     if vs or threads:
-        raise InputError(f"'--{'vs' if vs else 'threads'}' is for CPUs: benchmarks/gpu compares with others on a GPU")
+        raise OptionError(f"'--{'vs' if vs else 'threads'}' is for CPUs: benchmarks/gpu compares with others on a GPU")
 
 
 def _check_kind(
@@ -139,9 +140,9 @@ def _check_kind(
 ) -> None:
     """Raises InputError for options of models, of shapes and of kernels that don't go together."""
     if model and shape:
-        raise InputError(f"'--shape' makes a model, so '--model' can't name one, but they are '{shape}' and '{model}'")
+        raise OptionError(f"'--shape' makes a model, so '--model' can't name one, but they are '{shape}' and '{model}'")
     if (model or shape) and kernels:
-        raise InputError("'--kernels' names workloads, which are measured without '--model'")
+        raise OptionError("'--kernels' names workloads, which are measured without '--model'")
     if not shape:
         refuse("what isn't a '--shape'", of_shapes)
     if not (model or shape):
@@ -168,11 +169,11 @@ def _sequences(text: str, decode: int, device: Device) -> tuple[int, ...]:
 
     counts = positive_numbers("sequences", text)
     if counts and device is Device.cuda:
-        raise InputError("'--sequences' is for CPUs: on GPUs a model decodes one sequence at a time")
+        raise OptionError("'--sequences' is for CPUs: on GPUs a model decodes one sequence at a time")
     if counts and not decode:
-        raise InputError("'--sequences' decodes, but '--decode' is 0")
+        raise OptionError("'--sequences' decodes, but '--decode' is 0")
     if counts and max(counts) > MAX_SEQUENCES:
-        raise InputError(f"'--sequences' must be at most {MAX_SEQUENCES}, but is {max(counts)}")
+        raise OptionError(f"'--sequences' must be at most {MAX_SEQUENCES}, but is {max(counts)}")
     return tuple(dict.fromkeys(counts))
 
 
@@ -183,7 +184,7 @@ def _modes(given: list[str] | None, device: Device) -> tuple[str, ...]:
     modes = [way_of(word.strip(), device.value) for text in given or () for word in text.split(",")]
     for mode in modes:
         if mode not in ACTIVATIONS:
-            raise InputError(f"'--activations' expects some of {', '.join(ACTIVATIONS)}, but got '{mode}'")
+            raise OptionError(f"'--activations' expects some of {', '.join(ACTIVATIONS)}, but got '{mode}'")
     return tuple(dict.fromkeys(modes))
 
 

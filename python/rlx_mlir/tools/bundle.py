@@ -53,7 +53,7 @@ def bundle(
             min=1, help="Of an encoder: tokens that are read of each text; the model's own.", show_default=False
         ),
     ] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for each module; then an error.")] = None,
+    time_limit: Annotated[float | None, typer.Option(min=0, help="Seconds for each module; then an error.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a model as one file: code for some CPUs, weights as it reads them, vocabulary. Commands take it as a model.

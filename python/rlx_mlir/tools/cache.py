@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlx_mlir.activations import way_of
-from rlx_mlir.errors import CacheError, InputError, RlxError
+from rlx_mlir.errors import CacheError, InputError, RlxError, reason_of
 from rlx_mlir.files import Json
 from rlx_mlir.tools.options import (
     Activations,
@@ -159,7 +159,7 @@ def clear_cache(*, models: bool = False) -> int:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise CacheError(f"{path} cannot be deleted: {error.strerror}") from error
+            raise CacheError(f"{path} cannot be deleted: {reason_of(error)}") from error
         freed += size
     return freed
 
@@ -240,7 +240,7 @@ def entries() -> list[Entry]:
         try:
             artifact = Artifact.load(path, own=True)
         except (OSError, RlxError) as error:
-            found.append(Entry(path, None, refused or f"the file can't be read: {error}"))
+            found.append(Entry(path, None, refused or f"the file can't be read: {reason_of(error)}"))
             continue
         held = compile_cache.key_of(artifact.key)
         renamed = "" if held == path.stem else f"the file was renamed: what it holds has the key {held}"
@@ -259,7 +259,7 @@ def prepared_weights() -> list[Row]:
         try:
             found = prepared_cache.describe(path)
         except (OSError, RlxError) as error:
-            rows[-1]["serves"] = f"no: the file can't be used: {error}"
+            rows[-1]["serves"] = f"no: the file can't be used: {reason_of(error)}"
             continue
         rows[-1]["options"] = f"model={found['model']}"
         if obstacle := prepared_cache.obstacle(found):

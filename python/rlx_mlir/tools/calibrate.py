@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.paths import write_output
 from rlx_mlir.tools.modules import read_module
-from rlx_mlir.tools.options import OutputOption, progress, read_arrays, writing
+from rlx_mlir.tools.options import OutputOption, progress, read_arrays, write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +35,9 @@ def calibrate(
         Method,
         typer.Option(help="minmax takes every number; percentile and entropy leave a few large ones out."),
     ] = Method.minmax,
-    percentile: Annotated[float, typer.Option(help="What --method percentile takes, of a hundred magnitudes.")] = 99.99,
+    percentile: Annotated[
+        float, typer.Option(min=0, max=100, help="What --method percentile takes, of a hundred magnitudes.")
+    ] = 99.99,
     least_ratio: Annotated[
         float, typer.Option(help="Decibels over the noise of 8 bits, below which a product stays of f32.")
     ] = 0.0,
@@ -67,9 +68,4 @@ def calibrate(
         )
     if quantize:
         found = found.transform("mir-insert-qdq,mir-quant-propagate")
-    text = found.to_text().rstrip("\n")
-    if output is None:
-        typer.echo(text)
-        return
-    with writing(output):
-        write_output(output, text + "\n")
+    write_text(found.to_text(), output)

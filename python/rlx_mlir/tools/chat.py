@@ -41,7 +41,9 @@ def chat(
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of an answer at most.")] = 1024,
     temperature: Annotated[float, typer.Option(min=0.0, help="Above 1 more varied, below 1 less.")] = 0.8,
     top_k: Annotated[int, typer.Option(min=0, help="Choose among so many tokens; 0 for all.")] = 40,
-    top_p: Annotated[float, typer.Option(help="Choose among the tokens that make up this probability.")] = 0.95,
+    top_p: Annotated[
+        float, typer.Option(min=0, max=1, help="Choose among the tokens that make up this probability.")
+    ] = 0.95,
     seed: Annotated[int | None, typer.Option(min=0, help="Repeats the same choices.", show_default=False)] = None,
 ) -> None:
     """Talk with a model in the terminal; /help shows what can be said beside."""

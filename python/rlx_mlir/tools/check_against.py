@@ -28,7 +28,7 @@ def check_against(
     chunk: ChunkOption = 512,
     size: SizeOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the random numbers that inputs and parameters are.")] = 0,
-    factor: Annotated[float, typer.Option(help="Allow so many times the error that rounding explains.")] = 1.0,
+    factor: Annotated[float, typer.Option(min=0, help="Allow so many times the error that rounding explains.")] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Compare each operation of a module, as it is compiled, with what another library computes.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.errors import InputError
 from rlx_mlir.files import Json
+from rlx_mlir.tools.options import OptionError
 
 if TYPE_CHECKING:
     from rlx_mlir.checks import Option
@@ -27,7 +27,9 @@ class Choosing:
     greedy: Annotated[bool, typer.Option("--greedy", help="Always take the most likely token.")] = False
     temperature: Annotated[float, typer.Option(min=0.0, help="Above 1 more varied, below 1 less.")] = 0.8
     top_k: Annotated[int, typer.Option(min=0, help="Choose among so many tokens; 0 for all.")] = 40
-    top_p: Annotated[float, typer.Option(help="Choose among the tokens that make up this probability.")] = 0.95
+    top_p: Annotated[
+        float, typer.Option(min=0, max=1, help="Choose among the tokens that make up this probability.")
+    ] = 0.95
     min_p: Annotated[
         float, typer.Option(help="Choose among tokens at least so likely, beside the likeliest; 0 for all.")
     ] = 0.0
@@ -76,7 +78,7 @@ class Choosing:
         given = {"json-schema": self.json_schema, "grammar": self.grammar, "regex": self.regex}
         names = [f"'--{name}'" for name, value in given.items() if value]
         if len(names) > 1:
-            raise InputError(f"{' and '.join(names)} say of what form the text is: leave all but one out")
+            raise OptionError(f"{' and '.join(names)} say of what form the text is: leave all but one out")
         if self.json_schema:
             return {"type": "json_schema", "json_schema": {"schema": _schema(self.json_schema)}}
         if self.grammar is not None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The command `rlx`: generate text, look into model files, compile them, and see what the compiler makes of them.
 
-Results go to stdout, everything else to stderr. Exit status: 0, or 1 for an error (one line on stderr), 2 for wrong
-usage, 130 where interrupted. Whatever a command needs is imported when it runs: `rlx --help` is quick.
+Results go to stdout, everything else to stderr. Exit status: 0, or 1 for an error (one line on stderr), 2 for a wrong
+command line, 130 where interrupted; README.md says what is which. Whatever a command needs is imported when it runs:
+`rlx --help` is quick.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ import typer
 
 from rlx_mlir import budgets
 from rlx_mlir.activations import way_of
-from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.errors import InputError, RlxError, reason_of
 from rlx_mlir.files import Json
-from rlx_mlir.paths import write_output
 from rlx_mlir.tools import (
     artifact,
     batch,
@@ -57,6 +57,7 @@ from rlx_mlir.tools.options import (
     LoadOption,
     ModelArgument,
     ModuleArgument,
+    OptionError,
     OutputOption,
     PassesOption,
     Program,
@@ -78,6 +79,7 @@ from rlx_mlir.tools.options import (
     progress,
     refuse,
     skipped_fusion,
+    write_text,
     writing,
 )
 from rlx_mlir.version import __version__
@@ -127,19 +129,26 @@ class _Commands(Commands):
         try:
             return super().invoke(ctx)
         except RlxError as error:
-            if ctx.find_root().params.get("debug") or os.environ.get(_DEBUG):
+            if _debugs(ctx):
                 raise
-            _fail(f"error: {message_of(error)}", 1)
+            _fail(f"error: {message_of(error)}", 2 if isinstance(error, OptionError) else 1)
         except KeyboardInterrupt:
             _fail("interrupted", 130)
         except BrokenPipeError:  # the reader has what it wants
             _write_no_more()
             raise typer.Exit(1) from None
         except OSError as error:
+            if error.filename is not None and not _debugs(ctx):
+                _fail(f"error: {os.fspath(error.filename)}: {reason_of(error)}", 1)
             if error.filename is not None or error.errno not in _FULL:
                 raise
             _write_no_more()
-            _fail(f"error: the output can't be written: {error.strerror}", 1)
+            _fail(f"error: the output can't be written: {reason_of(error)}", 1)
+
+
+def _debugs(ctx: Any) -> bool:
+    """Whether errors come with tracebacks."""
+    return bool(ctx.find_root().params.get("debug") or os.environ.get(_DEBUG))
 
 
 def _write_no_more() -> None:
@@ -377,7 +386,7 @@ def compile_model(
     ptx: PtxOption = "",
     cubin: CubinOption = Cubin.auto,
     time_limit: Annotated[
-        float | None, typer.Option(help="Seconds for each program; then an error names what was at work.")
+        float | None, typer.Option(min=0, help="Seconds for each program; then an error names what was at work.")
     ] = None,
     timing: Annotated[
         bool, typer.Option("--timing", help="Compile anew, beside the cache, and show where the time goes.")
@@ -397,10 +406,10 @@ def compile_model(
     config, positions = configuration(model, context)
     way = way_of(activations.value, target.value)
     if keep_weights and output is None:
-        raise InputError("'--weights' are kept in a folder: '--output' says in which")
+        raise OptionError("'--weights' are kept in a folder: '--output' says in which")
     if timing:
         if output is not None:
-            raise InputError("'--timing' writes no files: leave '--output' out")
+            raise OptionError("'--timing' writes no files: leave '--output' out")
         machine: dict[str, Option] = {"target": target.value, "chip": chip, "ptx": ptx, "time_limit": time_limit}
         _time_compilation(model, config, positions, min(chunk, positions), way, as_json, machine)
         return
@@ -597,27 +606,17 @@ def emit(
         from rlx_mlir.exports.stablehlo import to_stablehlo
 
         sizes = one_size("size", size or [])
-        _print(to_stablehlo(module.bind(sizes) if sizes else module), output)
+        write_text(to_stablehlo(module.bind(sizes) if sizes else module), output)
         return
     refuse("a stage", {"size": size})
     show = stages.inspect if inspect else compiler.emit
     if kernel is not None:
         if inspect:
-            raise InputError("'--kernel' chooses code, which '--inspect' doesn't show: leave one of them out")
+            raise OptionError("'--kernel' chooses code, which '--inspect' doesn't show: leave one of them out")
         machine["kernel"] = kernel
     chosen = activations_of(module, activations, target)
     machine |= {"target": target.value, "chip": chip, "ptx": ptx}
-    _print(show(module, stage.value, activations=chosen, maxima=maxima, **machine), output)
-
-
-def _print(text: str, output: Path | None) -> None:
-    """Prints text, or writes it to a file."""
-    text = text.rstrip("\n")
-    if output is None:
-        typer.echo(text)
-        return
-    with writing(output):
-        write_output(output, text + "\n")
+    write_text(show(module, stage.value, activations=chosen, maxima=maxima, **machine), output)
 
 
 @app.command(

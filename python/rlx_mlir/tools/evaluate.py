@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.errors import InputError
 from rlx_mlir.files import Json
 from rlx_mlir.tools.options import (
     Activations,
@@ -21,6 +20,7 @@ from rlx_mlir.tools.options import (
     LoadedChunkOption,
     LoraOption,
     ModelArgument,
+    OptionError,
     ThreadsOption,
     opened,
     print_json,
@@ -83,7 +83,7 @@ def evaluate(
     from rlx_mlir.models.loading import load_model
 
     if layers and not against:
-        raise InputError("'--layers' compares the layers of two models: '--against' names the other one")
+        raise OptionError("'--layers' compares the layers of two models: '--against' names the other one")
     content = sys.stdin.read() if text == "-" else read_text(Path(text))
     with progress() as say:
         size = _context(model, context)

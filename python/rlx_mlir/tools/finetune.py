@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import ExecutionError
 from rlx_mlir.files import Json
 from rlx_mlir.tools.options import (
     JsonOption,
     ModelArgument,
+    OptionError,
     ThreadsOption,
     counted,
     opened,
+    option,
     print_json,
     progress,
     writing,
@@ -60,12 +62,12 @@ _EpochsOption = Annotated[
     float | None, typer.Option(help="How often the examples are gone through; 3 times.", show_default=False)
 ]
 _StepsOption = Annotated[int | None, typer.Option(min=1, help="Steps, in place of epochs.", show_default=False)]
-_LrOption = Annotated[float, typer.Option(help="Largest learning rate; it falls along half a cosine.")]
+_LrOption = Annotated[float, typer.Option(min=0, help="Largest learning rate; it falls along half a cosine.")]
 _WarmupOption = Annotated[
     int | None, typer.Option(min=0, help="Steps in which it rises; a twentieth of all.", show_default=False)
 ]
-_WeightDecayOption = Annotated[float, typer.Option(help="Of AdamW.")]
-_ClipNormOption = Annotated[float, typer.Option(help="Largest norm of all gradients together.")]
+_WeightDecayOption = Annotated[float, typer.Option(min=0, help="Of AdamW.")]
+_ClipNormOption = Annotated[float, typer.Option(min=0, help="Largest norm of all gradients together.")]
 _SeedOption = Annotated[int, typer.Option(min=0, help="Repeats the same run, to the bit.")]
 _PackOption = Annotated[
     bool, typer.Option("--pack", help="Put examples that don't see each other into rows of --length tokens.")
@@ -128,10 +130,11 @@ def finetune(
     from rlx_mlir.models.adapter import products_of
 
     if resume and checkpoint is None:
-        raise InputError("'--resume' goes on from a file: '--checkpoint' names it")
+        raise OptionError("'--resume' goes on from a file: '--checkpoint' names it")
     if steps is not None and epochs is not None:
-        raise InputError("'--steps' and '--epochs' say the same: leave one of them out")
-    chosen = products_of(targets)
+        raise OptionError("'--steps' and '--epochs' say the same: leave one of them out")
+    with option("targets"):
+        chosen = products_of(targets)
     file, config = opened(model)
     read = _read(file, config, data, evaluation, length=_length(config, length), pack=pack, seed=seed)
     count = steps or _steps_of(epochs, len(read.rows), batch * accumulate)
@@ -155,6 +158,12 @@ def finetune(
         print_json(found)
     else:
         typer.echo("\n".join(_summary(found)))
+    before, after = (found["first_rows_loss"][when] for when in ("before", "after"))
+    if after is not None and after > before:
+        raise ExecutionError(
+            f"the loss must fall, but that of the first step's rows rose from {before:.4f} to {after:.4f}: "
+            f"'--lr' {lr:g} may be too large; the adapter in {output} is what there is now"
+        )
 
 
 @dataclass(frozen=True)
@@ -178,7 +187,7 @@ class _Checkpoints:
 
 def _run(
     task: _Task, output: Path, checkpoints: _Checkpoints, base: str, *, threads: int | None, memory_limit: int | None
-) -> dict[str, object]:
+) -> dict[str, Json]:
     """Trains an adapter and writes it; gives what is said of the run."""
     from rlx_mlir.finetuning.tuning import FineTuning
     from rlx_mlir.models.adapter import write_adapter
@@ -211,6 +220,7 @@ def _run(
         "answer_tokens": rows.answers,
         "cut_examples": rows.cut,
         "held_out_rows": 0 if held_out is None else len(held_out),
+        "first_rows_loss": _first_rows(tuning, taken),
         "held_out_loss": {"before": before, "after": None if held_out is None else tuning.loss(held_out)},
         "compile_seconds": compiled,
         "step_bytes": tuning.memory,
@@ -224,7 +234,7 @@ def _length(config: ModelConfig, length: int | None) -> int:
     if length is None:
         return min(512, config.context)
     if length > config.context:
-        raise InputError(f"'--length' must be at most the model's context, {config.context}, but is {length}")
+        raise OptionError(f"'--length' must be at most the model's context, {config.context}, but is {length}")
     return length
 
 
@@ -253,7 +263,7 @@ def _fraction(text: str) -> float | None:
     except ValueError:
         return None
     if not 0 < part < 1:
-        raise InputError(f"'--eval' is a file, or a part of the data between 0 and 1, but got {text}")
+        raise OptionError(f"'--eval' is a file, or a part of the data between 0 and 1, but got {text}")
     return part
 
 
@@ -263,7 +273,7 @@ def _split(examples: list[Example], part: float, seed: int) -> tuple[list[Exampl
 
     count = round(len(examples) * part)
     if not 0 < count < len(examples):
-        raise InputError(f"'--eval' {part:g} of {len(examples)} examples leaves nothing on one side")
+        raise OptionError(f"'--eval' {part:g} of {len(examples)} examples leaves nothing on one side")
     chosen = set(np.random.default_rng(seed).permutation(len(examples))[:count].tolist())
     kept = [example for number, example in enumerate(examples) if number not in chosen]
     return kept, [examples[number] for number in sorted(chosen)]
@@ -273,7 +283,7 @@ def _steps_of(epochs: float | None, rows: int, size: int) -> int:
     """The steps of so many epochs, of which each leaves out what fills no step."""
     number = 3.0 if epochs is None else epochs
     if not 0 < number < 1e6:
-        raise InputError(f"'--epochs' must be a positive number, but is {number:g}")
+        raise OptionError(f"'--epochs' must be a positive number, but is {number:g}")
     return max(1, round(number * (rows // size)))
 
 
@@ -298,6 +308,17 @@ def _train(tuning: FineTuning, checkpoints: _Checkpoints) -> list[Step]:
                 with writing(path):
                     tuning.save(path)
     return taken
+
+
+def _first_rows(tuning: FineTuning, taken: list[Step]) -> dict[str, float | None]:
+    """The loss of the rows of the first step that was taken, then and now: two steps' losses are of different rows.
+
+    It isn't computed again where the last step's is smaller anyway.
+    """
+    if not taken:
+        return {"before": None, "after": None}
+    rose = taken[-1].loss > taken[0].loss
+    return {"before": taken[0].loss, "after": tuning.loss_of_step(taken[0].number) if rose else None}
 
 
 def _figures(step: Step) -> str:

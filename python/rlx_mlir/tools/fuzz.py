@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.tools.options import Commands, LoadOption, own_passes
+from rlx_mlir.tools.options import Commands, LoadOption, OptionError, own_passes
 
 if TYPE_CHECKING:
     from rlx_mlir.checks import Option
@@ -225,10 +225,9 @@ def interesting(
     seconds: Annotated[float, typer.Option(min=0.1, help="After which rlx-opt counts as hanging.")] = 60.0,
 ) -> None:
     """Tell rlx-reduce whether a module still shows a failure: exits with 1 where it does, 0 where it doesn't."""
-    from rlx_mlir.errors import InputError
     from rlx_mlir.tools.interesting import is_interesting
 
     if what is Failure.text and not match:
-        raise InputError("'text' needs --match, the expression to look for")
+        raise OptionError("'text' needs --match, the expression to look for")
     found = is_interesting(file, what.value, text=match, arguments=tuple(opt or ()), seconds=seconds)
     raise typer.Exit(1 if found else 0)

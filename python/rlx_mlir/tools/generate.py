@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.errors import InputError
 from rlx_mlir.tools.choosing import Choosing, logprob_rows
 from rlx_mlir.tools.loading import LoadingToGenerate, takes_options
-from rlx_mlir.tools.options import JsonOption, print_json, progress, refuse, writing
+from rlx_mlir.tools.options import JsonOption, OptionError, print_json, progress, refuse, writing
 
 if TYPE_CHECKING:
     from rlx_mlir.models.generation import Generation, Stats
@@ -53,7 +52,7 @@ def generate(
 ) -> None:
     """Continue a prompt, or answer it with --chat; text appears as it is generated."""
     if choosing.logprobs and not as_json:
-        raise InputError("'--logprobs' are shown by '--json': give both, or leave them out")
+        raise OptionError("'--logprobs' are shown by '--json': give both, or leave them out")
     if session is not None or save_session is not None:
         refuse("a session", {"draft": draft})
     text = sys.stdin.read() if prompt == "-" else prompt

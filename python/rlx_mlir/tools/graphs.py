@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.paths import write_output
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -25,7 +23,7 @@ from rlx_mlir.tools.options import (
     any_module,
     by_symbol,
     print_json,
-    writing,
+    write_text,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ def draw(
 ) -> None:
     """Draw a module as an SVG: operations with their blocks, types and parameters."""
     module = _module(model, stage, function, activations, context, chunk)
-    _write(module.draw(depth=depth).svg, output)
+    write_text(module.draw(depth=depth).svg, output)
 
 
 def export(
@@ -79,7 +77,7 @@ def export(
 ) -> None:
     """Print a module's graph as JSON, for other programs; docs/graphs.md describes it."""
     module = _module(model, stage, function, activations, context, chunk)
-    _write(module.to_json(indent=1) + "\n", output)
+    write_text(module.to_json(indent=1), output)
 
 
 def estimate(
@@ -116,11 +114,3 @@ def _module(
     if stage is None or stage.value == module.stage:
         return module
     return at_stage(module, stage.value, activations=activations_of(module, activations), maxima=maxima)
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    with writing(output):
-        write_output(output, text)

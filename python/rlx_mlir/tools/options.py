@@ -15,7 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 from rlx_mlir.activations import way_of
-from rlx_mlir.errors import InputError, did_you_mean
+from rlx_mlir.errors import InputError, did_you_mean, reason_of
+from rlx_mlir.paths import write_output
 from rlx_mlir.tools.modules import is_module_file, read_module
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ _LINES = 20
 def example(*lines: str) -> str:
     """Examples below a command's help; the marks keep their line breaks."""
     return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
+
+
+class OptionError(InputError):
+    """Options whose values can't be, or that don't go together: exit status 2, as of other wrong command lines."""
 
 
 class Commands(TyperGroup):
@@ -117,15 +122,22 @@ class Nonfinite(str, enum.Enum):
     zero = "zero"
 
 
+@contextmanager
+def option(name: str) -> Iterator[None]:
+    """What is wrong with a value that is read here is wrong with the command line."""
+    try:
+        yield
+    except InputError as error:
+        raise OptionError(f"'--{name}': {error}") from None
+
+
 def _cache_type(text: str | None) -> str | None:
     """An option's text, where it says types of cached keys and values."""
     from rlx_mlir.models.caches import kinds
 
-    try:
+    with option("kv-cache"):
         if text is not None:
             kinds(text)
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from error
     return text
 
 
@@ -144,7 +156,7 @@ ModuleArgument = Annotated[
         help="A .gguf file, a folder, a bundle, the name of a known model, a .mlir or .onnx file, or file.py:name."
     ),
 ]
-ThreadsOption = Annotated[int | None, typer.Option(help="Threads; all that the process may use by default.")]
+ThreadsOption = Annotated[int | None, typer.Option(min=1, help="Threads; all that the process may use by default.")]
 ActivationsOption = Annotated[
     Activations, typer.Option(help="int8, int16: rounds them to 8 or 15 bits; exact: as f32; auto: int16 on CPUs.")
 ]
@@ -159,7 +171,7 @@ CacheTypeOption = Annotated[
 ]
 DeviceOption = Annotated[Device, typer.Option("--device", help="cuda: an NVIDIA GPU of this machine.")]
 ContextOption = Annotated[
-    int | None, typer.Option(help="Positions; by default the model's own, but at most 2048.", show_default=False)
+    int | None, typer.Option(min=1, help="Positions; by default the model's own, but at most 2048.", show_default=False)
 ]
 ChunkOption = Annotated[int, typer.Option(min=1, help="Prompt tokens that are processed at once.")]
 LoadedChunkOption = Annotated[
@@ -220,7 +232,7 @@ def own_passes(passes: list[str] | None, load: list[Path] | None) -> dict[str, s
     for word in passes or ():
         place, equals, pipeline = word.partition("=")
         if not equals:
-            raise InputError(f"'--pass' expects PLACE=PIPELINE, such as after:rlx-fuse=my-pass, but got '{word}'")
+            raise OptionError(f"'--pass' expects PLACE=PIPELINE, such as after:rlx-fuse=my-pass, but got '{word}'")
         found[place] = f"{found[place]},{pipeline}" if place in found else pipeline
     return found
 
@@ -330,7 +342,17 @@ def writing(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}") from None
+        raise InputError(f"{target} cannot be written: {reason_of(error)}") from None
+
+
+def write_text(text: str, output: Path | None) -> None:
+    """Prints a command's text, or writes it to the file that was named; it ends with one line break."""
+    text = text.rstrip("\n") + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    with writing(output):
+        write_output(output, text)
 
 
 @contextmanager
@@ -395,7 +417,7 @@ def positive_numbers(option: str, text: str) -> list[int]:
     """Numbers with commas between; InputError names the option where they aren't positive numbers."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
-        raise InputError(f"'--{option}' expects positive numbers with commas between, but got '{text}'")
+        raise OptionError(f"'--{option}' expects positive numbers with commas between, but got '{text}'")
     return [int(word) for word in words]
 
 
@@ -403,7 +425,7 @@ def refuse(what: str, given: Mapping[str, object]) -> None:
     """Raises InputError for options that are for something else."""
     for option, value in given.items():
         if value:
-            raise InputError(f"'--{option}' says nothing about {what}: leave it out")
+            raise OptionError(f"'--{option}' says nothing about {what}: leave it out")
 
 
 def by_symbol(option: str, texts: list[str]) -> dict[str, list[int]]:
@@ -412,7 +434,7 @@ def by_symbol(option: str, texts: list[str]) -> dict[str, list[int]]:
     for text in texts:
         symbol, _, numbers = text.partition("=")
         if not symbol or not (listed := positive_numbers(option, numbers)):
-            raise InputError(f"'--{option}' expects symbol=number, but got '{text}'")
+            raise OptionError(f"'--{option}' expects symbol=number, but got '{text}'")
         found[symbol] = listed
     return found
 
@@ -422,7 +444,7 @@ def one_size(option: str, texts: list[str]) -> dict[str, int]:
     found = by_symbol(option, texts)
     for symbol, listed in found.items():
         if len(listed) > 1:
-            raise InputError(f"'--{option}' expects one number for '{symbol}', but got {listed}")
+            raise OptionError(f"'--{option}' expects one number for '{symbol}', but got {listed}")
     return {symbol: listed[0] for symbol, listed in found.items()}
 
 
@@ -438,4 +460,4 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         with np.load(path) as file:
             return dict(file) if isinstance(file, np.lib.npyio.NpzFile) else {}
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as a .npz file: {error}") from None
+        raise InputError(f"{path} cannot be read as a .npz file: {reason_of(error)}") from None

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlx_mlir.activations import way_of
-from rlx_mlir.errors import InputError
 from rlx_mlir.paths import write_output
 from rlx_mlir.tools.loading import Loading, takes_options
 from rlx_mlir.tools.modules import is_module_file, read_module
-from rlx_mlir.tools.options import JsonOption, by_symbol, print_json, progress, refuse, writing
+from rlx_mlir.tools.options import JsonOption, OptionError, by_symbol, print_json, progress, refuse, writing
 
 if TYPE_CHECKING:
     from rlx_mlir.measure.files import FileProfile
@@ -113,7 +112,7 @@ def _profile_file(
     from rlx_mlir.runtime.loading import load
 
     if loading.device.value != "cpu":
-        raise InputError(f"'--device' expects cpu for {loading.model}, but got {loading.device.value}")
+        raise OptionError(f"'--device' expects cpu for {loading.model}, but got {loading.device.value}")
     chosen = {symbol: own[-1] for symbol, own in sizes.items()}
     if is_module_file(loading.model):
         own = read_module(loading.model)

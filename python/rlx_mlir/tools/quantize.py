@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.errors import InputError
 from rlx_mlir.paths import check_place
-from rlx_mlir.tools.options import JsonOption, ThreadsOption, fraction_done, print_json, progress, writing
+from rlx_mlir.tools.options import JsonOption, OptionError, ThreadsOption, fraction_done, print_json, progress, writing
 
 if TYPE_CHECKING:
     from rlx_mlir.quantizing import Plan
@@ -41,10 +40,10 @@ def quantize(
     from rlx_mlir.quantizing import Source, importance_of, is_matrix, plan, quantize_file
 
     if output is None and not dry_run:
-        raise InputError("'--output' names the new file; '--dry-run' only says what would be in it")
+        raise OptionError("'--output' names the new file; '--dry-run' only says what would be in it")
     of_text = imatrix is not None and not is_matrix(imatrix)
     if chunks is not None and not of_text:
-        raise InputError("'--chunks' are those of a text that '--imatrix' names")
+        raise OptionError("'--chunks' are those of a text that '--imatrix' names")
     with progress() as say:
         if say is not None:
             say("opening the model")

@@ -53,10 +53,12 @@ def serve(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="That a request may ask for; the context's.", show_default=False)
     ] = None,
-    time_limit: Annotated[float, typer.Option(help="Seconds for a request, waiting included.")] = 600.0,
+    time_limit: Annotated[float, typer.Option(min=0, help="Seconds for a request, waiting included.")] = 600.0,
     body_limit: Annotated[int, typer.Option(min=1, help="KB of a request, at most.")] = 4096,
     connections: Annotated[int, typer.Option(min=1, help="At a time.")] = 256,
-    grace: Annotated[float, typer.Option(help="Seconds that running requests have to end after SIGTERM.")] = 30.0,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that running requests have to end after SIGTERM.")
+    ] = 30.0,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(help="A name under which it is reached, beside those of this machine; may be repeated."),

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rlx_mlir.errors import InputError, TokenizerError
+from rlx_mlir.errors import TokenizerError
 from rlx_mlir.paths import write_atomically
 from rlx_mlir.tools.modules import is_module_file
 from rlx_mlir.tools.options import (
     Activations,
+    OptionError,
     Program,
     activations_of,
     any_module,
@@ -83,7 +84,7 @@ def emit_shared(
 
     output = library.output
     if output is None:
-        raise InputError("'--stage shared' writes files: '--output' says which, such as libmodel.so")
+        raise OptionError("'--stage shared' writes files: '--output' says which, such as libmodel.so")
     artifacts = _artifacts(model, function, activations, context, chunk, machine)
     given = None if library.weights is Weights.caller else _parameters(model, context, library.params)
     with writing(output):
@@ -157,7 +158,7 @@ def _parameters(model: str, context: int | None, params: Path | None) -> dict[st
     if params is None:
         return known or None
     if known:
-        raise InputError(f"'--params' are for modules without weights of their own, but {model} has them")
+        raise OptionError(f"'--params' are for modules without weights of their own, but {model} has them")
     return read_arrays(params)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlx_mlir import ir
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, reason_of
 from rlx_mlir.rewriting import Option, compiler_pass, identity
 
 if TYPE_CHECKING:
@@ -71,4 +71,4 @@ def _read(path: str, context: ir.Context) -> ir.Module:
         module: ir.Module = ir.Module.parse(Path(path).read_text(), context)
         return module
     except (OSError, ir.MLIRError) as error:
-        raise InputError(f"option 'reference' is a file with a module, but {path}: {error}") from None
+        raise InputError(f"option 'reference' is a file with a module, but {path}: {reason_of(error)}") from None

@@ -95,24 +95,24 @@ def test_runs_go_on(tiny_llama: Path, data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("options", "text", "status"),
     [
-        (("--resume",), "'--resume' goes on from a file: '--checkpoint' names it"),
-        (("--steps", 2, "--epochs", 2), "'--steps' and '--epochs' say the same"),
-        (("--epochs", 0), "'--epochs' must be a positive number, but is 0"),
-        (("--length", 300), "'--length' must be at most the model's context, 256, but is 300"),
-        (("--targets", "x"), "targets are q, k, v, o, gate, up, down or all"),
-        (("--eval", "1.5"), "'--eval' is a file, or a part of the data between 0 and 1, but got 1.5"),
-        (("--eval", "0.01"), "'--eval' 0.01 of 4 examples leaves nothing on one side"),
-        (("--eval", "none.jsonl"), "none.jsonl: the file is missing"),
-        (("--batch", 8), "a step takes 8 entries, but there are 4 in the data set"),
-        (("--lr", -1), "'rate' is a rate of at least 0"),
+        (("--resume",), "'--resume' goes on from a file: '--checkpoint' names it", 2),
+        (("--steps", 2, "--epochs", 2), "'--steps' and '--epochs' say the same", 2),
+        (("--epochs", 0), "'--epochs' must be a positive number, but is 0", 2),
+        (("--length", 300), "'--length' must be at most the model's context, 256, but is 300", 2),
+        (("--targets", "x"), "targets are q, k, v, o, gate, up, down or all", 2),
+        (("--eval", "1.5"), "'--eval' is a file, or a part of the data between 0 and 1, but got 1.5", 2),
+        (("--eval", "0.01"), "'--eval' 0.01 of 4 examples leaves nothing on one side", 2),
+        (("--eval", "none.jsonl"), "none.jsonl: the file is missing", 1),
+        (("--batch", 8), "a step takes 8 entries, but there are 4 in the data set", 1),
+        (("--lr", "inf"), "'rate' is a finite rate of at least 0", 1),
     ],
 )
 def test_wrong_options_are_said_before_anything_is_computed(
-    tiny_llama: Path, data: Path, tmp_path: Path, options: tuple[object, ...], text: str
+    tiny_llama: Path, data: Path, tmp_path: Path, options: tuple[object, ...], text: str, status: int
 ) -> None:
-    result = rlx("finetune", tiny_llama, data, "-o", tmp_path / "adapter", *options, status=1)
+    result = rlx("finetune", tiny_llama, data, "-o", tmp_path / "adapter", *options, status=status)
     assert text in result.stderr
     assert not (tmp_path / "adapter").exists()
 
@@ -122,6 +122,18 @@ def test_a_folder_that_cannot_be_made_is_said_before_training(tiny_llama: Path, 
     result = rlx("finetune", tiny_llama, data, "-o", tmp_path / "file", *OPTIONS, "--steps", 80, status=1)
     assert "file cannot be written: File exists" in result.stderr
     assert "step " not in result.stderr
+
+
+def test_a_loss_that_rose_is_said(tiny_llama: Path, data: Path, tmp_path: Path) -> None:
+    """The adapter is written and results are printed; the rows of the first step tell, since those of others differ."""
+    options = ("-o", tmp_path / "adapter", *OPTIONS, "--seed", 0, "--warmup", 0, "--lr", 10, "--steps", 3)
+    result = rlx("finetune", tiny_llama, data, *options, "--json", status=1)
+    losses = json.loads(result.stdout)["first_rows_loss"]
+    assert losses["after"] > losses["before"]
+    text = f"rows rose from {losses['before']:.4f} to {losses['after']:.4f}: '--lr' 10 may be too large"
+    assert result.stderr.splitlines()[-1].startswith("rlx: error: the loss must fall, but that of the first step's ")
+    assert text in result.stderr
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").exists()
 
 
 def test_wrong_data_is_said_with_its_line(tiny_llama: Path, tmp_path: Path) -> None:

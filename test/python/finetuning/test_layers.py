@@ -100,4 +100,4 @@ def test_the_command(tiny_llama: Path, tmp_path: Path) -> None:
     found = json.loads(rlx(*common, "--against", tiny_llama, "--layers", "--tolerance", 50, "--json").stdout)
     assert found["layers"]["first"] is None
     assert {"name", "error"} == set(found["layers"]["parts"][0])
-    assert "'--layers' compares the layers of two models" in rlx(*common, "--layers", status=1).stderr
+    assert "'--layers' compares the layers of two models" in rlx(*common, "--layers", status=2).stderr

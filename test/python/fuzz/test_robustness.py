@@ -201,7 +201,7 @@ def test_compiling_on_a_full_disk(disk: Path, caplog: pytest.LogCaptureFixture) 
     fill_up(disk)
     with caplog.at_level(logging.WARNING, "rlx_mlir.runtime.cache"):
         assert is_right(rlx.compile(module()))
-    assert f"can't write to the cache {disk / 'own' / 'compiled'}: [Errno 28] No space left on device" in caplog.text
+    assert f"can't write to the cache {disk / 'own' / 'compiled'}: No space left on device" in caplog.text
     assert list((disk / "own" / "compiled").iterdir()) == []
     (disk / "ballast").unlink()
     assert is_right(rlx.compile(module()))
@@ -284,7 +284,7 @@ def test_compiling_goes_on_whatever_fails_to_write(
             patch.setattr(Path, "mkdir", fail)
         with caplog.at_level(logging.WARNING, "rlx_mlir.runtime.cache"):
             assert is_right(compile_cached({"model": "a"}, module))
-    assert f"can't write to the cache {folder}: [Errno {number}] {os.strerror(number)}" in caplog.text
+    assert f"can't write to the cache {folder}: {os.strerror(number)}" in caplog.text
     assert not folder.exists() or list(folder.iterdir()) == []
 
 

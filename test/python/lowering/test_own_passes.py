@@ -182,7 +182,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert "mir.mul" in result.output
     assert "mir.sub" not in result.output
     result = CliRunner().invoke(app, [*words, "--pass", "cse"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "'--pass' expects PLACE=PIPELINE" in result.output
 
 

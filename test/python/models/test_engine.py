@@ -362,7 +362,6 @@ def test_many_prompts(model: Model) -> None:
     for number, (generation, prompt) in enumerate(zip(found, prompts, strict=True)):
         assert generation.text == model.generate(prompt, seed=7 + number, max_tokens=8).read()
         assert generation.finish_reason in ("length", "stop")
-    assert model.generate_many([]) == []
     texts = model.generate_many(["hello", "the cat"], greedy=True, max_tokens=4)
     assert [own.text for own in texts] == [
         model.generate(t, greedy=True, max_tokens=4).read() for t in ("hello", "the cat")
@@ -373,6 +372,19 @@ def test_many_prompts(model: Model) -> None:
     ):
         with pytest.raises(InputError, match=message):
             model.generate_many(wrong)
+
+
+def test_no_prompts_take_no_engine(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which would be compiled; options are refused all the same."""
+    monkeypatch.setattr(Engine, "__init__", lambda *_, **__: pytest.fail("an engine is made"))
+    assert model.generate_many([], seed=3) == []
+    for options, message in (
+        ({"max_tokens": 0}, "'max_tokens'"),
+        ({"sequences": 65}, "'sequences' is a whole number from 1 to 64"),
+        ({"chat": 1}, "'chat' is True or False"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.generate_many([], **options)  # type: ignore[arg-type]
 
 
 def test_many_prompts_of_which_one_fails(model: Model) -> None:

@@ -186,7 +186,7 @@ def test_the_command(dense: Path, tmp_path: Path) -> None:
     again = rlx("quantize", output, "-o", tmp_path / "r.gguf", "--type", "q3_k_s").stdout
     assert "tensors were rounded to blocks before: errors add up" in again
     assert again.endswith("r.gguf\n")
-    assert "'--output' names the new file" in rlx("quantize", dense, status=1).stderr
+    assert "'--output' names the new file" in rlx("quantize", dense, status=2).stderr
     late = rlx("quantize", dense, "--dry-run", "--imatrix", tmp_path / "m.dat", "--chunks", 2, status=1).stderr
     assert "'--chunks' are those of a text" in late
-    assert "'--chunks' are those of a text" in rlx("quantize", dense, "--dry-run", "--chunks", 2, status=1).stderr
+    assert "'--chunks' are those of a text" in rlx("quantize", dense, "--dry-run", "--chunks", 2, status=2).stderr

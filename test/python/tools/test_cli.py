@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ import numpy as np
 import pytest
 import tiny_encoders
 import tiny_models
+import typer
 from interpreted import compile_interpreted
 from typer.testing import CliRunner
 
@@ -262,9 +266,13 @@ def test_generate_by_compiled_code(tiny_llama: Path, tmp_path: Path, monkeypatch
     assert json.loads(rlx("generate", tiny_llama, "hello", *options).stdout)["ids"] == compiled["ids"]
 
 
-def test_emit_to_where_nothing_can_be_written(tiny_llama: Path, tmp_path: Path) -> None:
-    result = rlx("emit", tiny_llama, "--stage", "hir", "-o", tmp_path / "no" / "out.mlir", status=1)
-    assert "out.mlir cannot be written: No such file or directory" in result.stderr
+@pytest.mark.parametrize("command", [("emit", "--stage", "hir"), ("draw",), ("export",)], ids=lambda c: str(c[0]))
+def test_folders_of_outputs_are_made(tiny_llama: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+    rlx(*command, tiny_llama, "-o", tmp_path / "new" / "folder" / "out")
+    assert (tmp_path / "new" / "folder" / "out").stat().st_size
+    (tmp_path / "file").write_text("")
+    result = rlx(*command, tiny_llama, "-o", tmp_path / "file" / "out", status=1)
+    assert "out cannot be written: Not a directory" in result.stderr
 
 
 def test_importing_the_command_line_is_quick() -> None:
@@ -283,6 +291,93 @@ def test_a_full_disk_is_one_line() -> None:
         1,
         "rlx: error: the output can't be written: No space left on device\n",
     )
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command below a group of them, with the words that call it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def wrong_lines() -> Iterator[tuple[str, ...]]:
+    """Command lines of which one word can't be, for every command and each of its options."""
+    for path, command in commands(typer.main.get_command(app)):
+        needed = [each for each in command.params if each.required]
+        given = [word for each in needed for word in (*each.opts[-1:], "x") if each.param_type_name == "option"]
+        given += ["x" for each in needed if each.param_type_name == "argument"]
+        yield (*path, *given, "--no-such-option")
+        if needed:
+            yield path
+        for option in command.params:
+            kind = option.type_descriptor.annotation
+            wrong = [str(limit) for limit in (_beyond(option.min, -1), _beyond(option.max, 1)) if limit is not None]
+            if kind in (int, float) or (isinstance(kind, type) and issubclass(kind, enum.Enum)):
+                wrong.append("no-such-value")
+            for value in wrong if option.param_type_name == "option" else ():
+                yield (*path, *given, option.opts[-1], value)
+
+
+def _beyond(limit: float | None, step: int) -> float | None:
+    return None if limit is None else limit + step
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_wrong_command_lines_have_their_own_status() -> None:
+    """README.md says what is which: 2 where the line is wrong, before any file is looked for; 1 where a file is."""
+    lines = list(wrong_lines())
+    assert len(lines) > 300
+    found = {line: CliRunner().invoke(app, line) for line in lines}
+    assert [line for line, result in found.items() if result.exit_code != 2] == []
+    assert [line for line, result in found.items() if "Traceback" in result.output] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "text"),
+    [
+        ("finetune x y -o z --resume", 2, "'--resume' goes on from a file: '--checkpoint' names it"),
+        ("generate x y --kv-cache q9", 2, "'--kv-cache': 'kv_dtype' must be one of f32, "),
+        ("generate x y --logprobs 2", 2, "'--logprobs' are shown by '--json'"),
+        ("bench --shape 7b-q4_0 --model smollm2", 2, "'--shape' makes a model, so '--model' can't name one"),
+        ("quantize x.gguf", 2, "'--output' names the new file"),
+        ("inspect no-such.gguf", 1, "no-such.gguf"),
+        ("emit no-such.mlir", 1, "no-such.mlir"),
+        ("calibrate no-such.mlir x.npz", 1, "no-such.mlir: no such file"),
+        ("artifact show no-such.rlx", 1, "no-such.rlx can't be read: No such file or directory"),
+    ],
+)
+def test_statuses_of_errors(line: str, status: int, text: str) -> None:
+    stderr = rlx(*line.split(), status=status).stderr
+    assert stderr.startswith("rlx: error: ")
+    assert text in stderr
+    assert stderr.count("\n") == 1
+
+
+def test_errors_of_files_are_one_line_without_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "m.mlir").write_text("func.func @f() { return }", encoding="utf-8")
+    for name, reason in (("none.npz", "No such file or directory"), (".", "Is a directory")):
+        result = rlx("calibrate", tmp_path / "m.mlir", tmp_path / name, status=1)
+        assert result.stderr == f"rlx: error: {tmp_path / name} cannot be read as a .npz file: {reason}\n"
+    monkeypatch.setattr(hub, "resolve", lambda *_, **__: (tmp_path / "gone").read_bytes())  # what nobody foresaw
+    assert rlx("models", status=1).stderr == f"rlx: error: {tmp_path / 'gone'}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("tool", ["reduce", "filecheck"])
+def test_a_full_disk_under_tools_of_llvm(tmp_path: Path, tool: str) -> None:
+    (tmp_path / "m.mlir").write_text("func.func private @f()", encoding="utf-8")
+    (tmp_path / "test.sh").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    (tmp_path / "test.sh").chmod(0o700)
+    arguments = {
+        "reduce": [str(tmp_path / "m.mlir"), f"--rlx-reduce-graph=test={tmp_path / 'test.sh'}", "-o", "/dev/full"],
+        "filecheck": ["--help"],
+    }[tool]
+    command = [sys.executable, "-m", f"rlx_mlir.tools.{tool}", *arguments]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 1
+    assert re.fullmatch(rf"rlx-{tool}: error: [^\n]*: No space left on device\n", result.stderr)
 
 
 @pytest.mark.parametrize("arguments", [(), ("-o", "/dev/full")], ids=["stdout", "file"])

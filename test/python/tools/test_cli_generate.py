@@ -60,7 +60,7 @@ def test_choices_reach_the_model(tiny_llama: Path, model: Model) -> None:
 
 
 def test_log_probabilities_need_json(tiny_llama: Path) -> None:
-    message = rlx("generate", tiny_llama, "hello", "--logprobs", "2", status=1).stderr
+    message = rlx("generate", tiny_llama, "hello", "--logprobs", "2", status=2).stderr
     assert message == "rlx: error: '--logprobs' are shown by '--json': give both, or leave them out\n"
 
 
@@ -77,11 +77,15 @@ def test_forms_of_text(tiny_llama: Path, tmp_path: Path) -> None:
     assert generated(tiny_llama, "hello", "--grammar", tmp_path / "grammar.lark")["text"].startswith("ab")
 
 
+def test_forms_of_a_text_exclude_each_other(tiny_llama: Path) -> None:
+    result = rlx("generate", tiny_llama, "hello", "--regex", "a", "--json-schema", "{}", *SMALL, status=2)
+    assert "'--json-schema' and '--regex' say of what form the text is" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--regex", "a", "--json-schema", "{}"), "'--json-schema' and '--regex' say of what form the text is"),
-        (("--json-schema", "{'a'}"), "'--json-schema': byte 1 (line 1): not JSON"),
+        (("--json-schema", "{'a'}"), "'--json-schema': byte 1: not JSON"),
         (("--json-schema", "none.json"), "none.json: "),
         (("--grammar", "none.lark"), "none.lark: "),
         (("--draft", "lookup", "--save-session", "s"), "'--draft' says nothing about a session"),
@@ -180,7 +184,7 @@ def test_lines_are_those_of_each_prompt_alone(tiny_llama: Path, model: Model, tm
 
 def test_lines_that_fail_have_an_error_and_the_others_go_on(tiny_llama: Path, tmp_path: Path) -> None:
     wrong = [
-        ("{bad", "line 1: byte 1 (line 1): not JSON"),
+        ("{bad", "line 1: byte 1: not JSON"),
         ([1, 2], "line 2: must be an object, but is [1, 2]"),
         ({"prompt": 5}, "line 3: a prompt is text, a list of messages or token ids, but got int"),
         ({"prompt": "a", "max_token": 3}, "line 4: there is no option 'max_token' (did you mean 'max_tokens'?)"),
@@ -250,8 +254,8 @@ def test_outputs_of_others_are_not_gone_on_with(tiny_llama: Path, tmp_path: Path
         before = output.read_bytes()
         assert text in run(tiny_llama, source, output, "--resume", status=1).stderr
         assert output.read_bytes() == before
-    assert "is the input: its lines would be lost" in run(tiny_llama, source, source, "--resume", status=1).stderr
-    assert "cannot be written: No such file" in run(tiny_llama, source, tmp_path / "no" / "out", status=1).stderr
+    assert "is the input: its lines would be lost" in run(tiny_llama, source, source, "--resume", status=2).stderr
+    assert "cannot be written: Not a directory" in run(tiny_llama, source, source / "out", status=1).stderr
     message = run(tiny_llama, write(tmp_path / "empty", [""]), tmp_path / "other", status=1).stderr
     assert "the file must have a prompt in a line at least, but has none" in message
 

@@ -401,7 +401,7 @@ def test_the_command_tunes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert message in rlx("tune", str(path), *given, status=1).stderr
     candidates(monkeypatch)
     assert "product: none of its kernels has choices to try" in rlx("tune", str(path), *rounds).stdout
-    assert "'--size' says nothing about a model" in rlx("tune", "smollm2", "--size", "n=3", status=1).stderr
+    assert "'--size' says nothing about a model" in rlx("tune", "smollm2", "--size", "n=3", status=2).stderr
 
 
 def test_the_command(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

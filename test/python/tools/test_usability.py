@@ -19,8 +19,8 @@ from gpu_harness import assemble
 from typer.testing import CliRunner
 
 import rlx_mlir as rlx
-from rlx_mlir import compiler
-from rlx_mlir.errors import BuildError, CacheError, InputError
+from rlx_mlir import compiler, errors
+from rlx_mlir.errors import BuildError, CacheError, InputError, RlxError
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.tools.cli import app
 
@@ -193,6 +193,57 @@ def here(message: str) -> str:
     return rf"{re.escape(__file__)}:\d+: .*{message}"
 
 
+#: Builders whose keywords are those of another, which refuses others.
+_HAND_ON = {"attention_backward", "custom", "expand_block", "rope_backward", "scan_backward", "transformer_block"}
+_HAND_ON |= {name for name in dir(rlx.GraphModule) if name.startswith("scan_backward")}
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        name
+        for name in {*dir(rlx.GraphModule)} - _HAND_ON
+        if inspect.isfunction(method := getattr(rlx.GraphModule, name))
+        and not name.startswith("_")
+        and "Value" in str(inspect.signature(method).return_annotation)
+    ),
+)
+def test_keywords_that_a_builder_lacks_are_its_own_error(name: str) -> None:
+    m = rlx.GraphModule.hir("m")
+    x = m.input("x", [4])
+    parameters = list(inspect.signature(getattr(m, name)).parameters.values())
+    needed = [each for each in parameters if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
+    samples: dict[str, object] = {"str": "s", "int": 0, "float": 1.0, "Sequence[int]": [0], "Sequence[Value]": [x]}
+    samples["Sequence[Sequence[str]]"] = [["s"]]
+    given = [samples.get(str(each.annotation), x) for each in needed]
+    with pytest.raises(BuildError, match=here(f"'{name}' has no 'sape'.*; it has ")):
+        getattr(m, name)(*given, sape=[4])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("RlxError", "it is in 'rlx_mlir.errors'"),
+        ("adamw", "it is in 'rlx_mlir.optim'"),
+        ("Batches", "it is in 'rlx_mlir.training'"),
+        ("encode", "it is in 'rlx_mlir.formats'"),
+        ("formats", "it is a module, which 'import rlx_mlir.formats' makes one"),
+    ],
+)
+def test_names_that_live_elsewhere_are_said_to(name: str, hint: str) -> None:
+    code = f"import rlx_mlir as rlx\nrlx.{name}"  # in a process of its own: here, all modules are imported
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    message = f"module 'rlx_mlir' has no attribute '{name}': {hint}"
+    assert done.stderr.splitlines()[-1].startswith(f"AttributeError: {message}")  # Python may guess a name behind it
+
+
+def test_every_error_is_public() -> None:
+    own = {
+        name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, RlxError | Warning)
+    }
+    assert own == set(errors.__all__)
+
+
 def test_misspelt_names_are_guessed(executable: rlx.Executable) -> None:
     with pytest.raises(InputError, match=here(r"missing parameters: scale; .*sclae \(did you mean 'scale'\?\)")):
         executable.set_params({"sclae": np.ones(4, np.float32)})
@@ -202,8 +253,10 @@ def test_misspelt_names_are_guessed(executable: rlx.Executable) -> None:
         rlx.compile(m, activation="int8")  # type: ignore[call-overload]
     with pytest.raises(InputError, match=here(r"no option 'chips' \(did you mean 'chip'\?\)")):
         rlx.emit(m, "mir", chips="sm_90")  # type: ignore[call-arg]
-    with pytest.raises(BuildError, match=here(r"'hir.rms_norm' has no 'epsilon' \(did you mean 'eps'\?\)")):
-        m.rms_norm(x, gamma, epsilon=1e-6)
+    with pytest.raises(BuildError, match=here(r"'rms_norm' has no 'epsilon' \(did you mean 'eps'\?\)")):
+        m.rms_norm(x, gamma, epsilon=1e-6)  # type: ignore[call-arg]
+    with pytest.raises(BuildError, match=here(r"'mean' has no 'axis' \(did you mean 'axes'\?\); it has x, axes, ")):
+        m.mean(x, axis=1)  # type: ignore[call-arg]
     with pytest.raises(BuildError, match=here("a number is expected, but got 'small'")):
         m.rms_norm(x, gamma, eps="small")  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match=r"'rlx_mlir' has no attribute 'complie' \(did you mean 'compile'\?\)"):

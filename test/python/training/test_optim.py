@@ -201,7 +201,7 @@ def test_schedules():
         (lambda: optim.adamw(beta2=math.nan), "'beta2' is a number from 0 to less than 1, but got nan"),
         (lambda: optim.lion(weight_decay="x"), "'weight_decay' is a number, but got 'x'"),
         (lambda: optim.sgd(nesterov=1), "'nesterov' is True or False, but got 1"),
-        (lambda: optim.constant(-1.0), "'rate' is a rate of at least 0, but got -1.0"),
+        (lambda: optim.constant(-1.0), "'rate' is a finite rate of at least 0, but got -1.0"),
         (lambda: optim.cosine(1.0, 3, warmup=3), "'steps' is a whole number of at least 4, but got 3"),
         (lambda: optim.train_step(model(), "adam"), "'optimizer' is one, such as adamw(), but got 'adam'"),
         (lambda: optim.train_step(model(), optim.sgd(), accumulate=2**63), f"from 1 to {2**63 - 1}, but got {2**63}"),

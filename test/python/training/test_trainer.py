@@ -173,7 +173,7 @@ def test_batches_see_every_entry_once_an_epoch():
             "'precision' expects one of f32, bf16, f16, but got 'f8'",
         ),
         (lambda: Trainer(network(), {}), "missing parameters: w1, b1, w2, b2"),
-        (lambda: Trainer(network(), weights(), schedule=-1.0), "'rate' is a rate of at least 0, but got -1.0"),
+        (lambda: Trainer(network(), weights(), schedule=-1.0), "'rate' is a finite rate of at least 0, but got -1.0"),
     ],
 )
 def test_what_is_refused(make, message):
