@@ -103,18 +103,14 @@ def quantizing(bits: str, attention: str, experts: str) -> PatternSet:
     return patterns
 
 
-#: Operations that may stand between a projection and attention.
+#: Operations that may stand between a projection and attention, those of heads that share a cached row last.
 BEFORE_ATTENTION = frozenset(
-    {
-        *("mir.narrow", "mir.reshape", "mir.rope", "mir.cache_update", "mir.rms_norm", "mir.add"),
-        *(
-            "mir.concat",
-            "mir.dequant_grouped_matmul",
-            "mir.grouped_block_dot",
-        ),  # heads that share a cached row
-    }
+    f"mir.{word}"
+    for word in (
+        *("narrow", "reshape", "rope", "cache_update", "rms_norm", "add"),
+        *("concat", "dequant_grouped_matmul", "grouped_block_dot"),
+    )
 )
-
 
 #: The operands of a selective scan that are what keys and queries are for attention.
 _OF_SCANS = (3, 4)
