@@ -111,8 +111,8 @@ NUMBERS = (
     fault(
         "serial-sums-of-dynamic-rows",
         "lowering/sums.py",
-        "    if _number(loop.operands[2]) != 1 or (length is not None and length < 2 * FEW_LANES):",
-        "    if _number(loop.operands[2]) != 1 or length is None or length < 2 * FEW_LANES:",
+        "    if constant_value(loop.operands[2]) != 1 or (length is not None and length < 2 * FEW_LANES):",
+        "    if constant_value(loop.operands[2]) != 1 or length is None or length < 2 * FEW_LANES:",
         TESTS + "mir/test_sums.py -k errors_do_not_grow",
     ),
     fault(

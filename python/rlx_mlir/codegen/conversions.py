@@ -13,7 +13,9 @@ from typing import Protocol
 from rlx_mlir.codegen.emit import Emitter, Value, element_of, with_element
 
 HALVES = ("f16", "bf16")
-_FLOATS = ("f32", "f64", *HALVES)
+#: Floats that registers have as f32, in which kernels compute.
+IN_F32 = ("f32", *HALVES)
+FLOATS = (*IN_F32, "f64")
 _INTEGER_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "ui8": 8, "ui16": 16, "ui32": 32}
 #: Of floats of 8 bits: bits of the fraction, bias of the exponent, bits of the largest number.
 FLOAT8 = {"f8E4M3FN": (3, 7, 0x7E), "f8E5M2": (2, 15, 0x7B)}
@@ -42,7 +44,7 @@ def register_type(element: str) -> str:
 
 def compare(em: Emitter, kind: str, x: Value, y: Value, element: str) -> Value:
     """`x kind y` of elements, by the words of `mir.compare`; of conditions, false is less than true."""
-    if element in _FLOATS:
+    if element in FLOATS:
         return em.cmpf(COMPARISONS[kind], x, y)
     if kind in ("eq", "ne"):
         return em.cmpi(kind, x, y)
@@ -56,13 +58,13 @@ def convert(em: Emitter, x: Value, source: str, target: str, halves: Halves) -> 
     if target == source:
         return x
     if target in FLOAT8:
-        wide = x if source in _FLOATS else convert(em, x, source, "f64", halves)
+        wide = x if source in FLOATS else convert(em, x, source, "f64", halves)
         return _encoded(em, _odd(em, wide) if element_of(wide.type) == "f64" else wide, target)
     if target == "i1":
-        return em.cmpf("une", x, 0.0) if source in _FLOATS else em.cmpi("ne", x, 0)
-    if target in _FLOATS:
+        return em.cmpf("une", x, 0.0) if source in FLOATS else em.cmpi("ne", x, 0)
+    if target in FLOATS:
         return _to_float(em, x, source, target, halves)
-    return _float_to_integer(em, x, target) if source in _FLOATS else _integer_to_integer(em, x, source, target)
+    return _float_to_integer(em, x, target) if source in FLOATS else _integer_to_integer(em, x, source, target)
 
 
 def is_unsigned(element: str) -> bool:
@@ -82,7 +84,7 @@ def _range(element: str) -> tuple[int, int]:
 
 def _to_float(em: Emitter, x: Value, source: str, target: str, halves: Halves) -> Value:
     """A float or an integer as f64, f32, or a half."""
-    if source not in _FLOATS:
+    if source not in FLOATS:
         # f64 holds integers of 32 bits, so that what is rounded to a half is rounded once.
         wide = "f64" if target == "f64" or (target in HALVES and _INTEGER_BITS[source] > 16) else "f32"
         x = _cast(em, "arith.uitofp" if source == "i1" or is_unsigned(source) else "arith.sitofp", x, wide)

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.conversions import COMPARISONS
+from rlx_mlir.codegen.conversions import COMPARISONS, IN_F32
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
 from rlx_mlir.codegen.program import ELEMENTWISE
 
 Role = Literal["row", "vector", "scalar", "periodic", "table", "pos", "tied"]
-FLOATS = ("f32", "f16", "bf16")
 PEAK = "peak"
 """The maximum of a softmax, which NaN may go through or not: exponentials of NaN make all of its results NaN."""
 
@@ -228,9 +227,9 @@ class Graph:
             if operand.role == "pos" and (element != "i32" or len(shape_of(operand.type)) != 1):
                 raise UnsupportedByTemplate(f"rows: expects '{operand.name}' to be [B] of i32, but got {operand.type}")
             return
-        if element not in FLOATS or "," in operand.type:
+        if element not in IN_F32 or "," in operand.type:
             raise UnsupportedByTemplate(
-                f"rows: expects '{operand.name}' in {', '.join(FLOATS)}, but got {operand.type}"
+                f"rows: expects '{operand.name}' in {', '.join(IN_F32)}, but got {operand.type}"
             )
         if operand.role == "table":
             return
@@ -255,8 +254,8 @@ class Graph:
         node = self.values.get(result.value)
         if node is None:
             raise UnsupportedByTemplate(f"rows: result '{result.name}' names '{result.value}', which is no value")
-        if element_of(result.type) not in FLOATS or "," in result.type or node.boolean:
-            raise UnsupportedByTemplate(f"rows: expects '{result.name}' in {', '.join(FLOATS)}, but got {result.type}")
+        if element_of(result.type) not in IN_F32 or "," in result.type or node.boolean:
+            raise UnsupportedByTemplate(f"rows: expects '{result.name}' in {', '.join(IN_F32)}, but got {result.type}")
         if result.pos is None:
             width, _, _ = split_rows(result.type, result.width)
             self._same_rows(result.name, result.type, result.width)
@@ -371,7 +370,7 @@ class Graph:
 
     def _cast(self, operands: Sequence[Node | None], attributes: Mapping[str, object]) -> Node:
         x, to = _present(operands, 0), str(attributes.get("to"))
-        if to not in FLOATS or x.boolean:
+        if to not in IN_F32 or x.boolean:
             raise UnsupportedByTemplate(f"expects floating-point types, but got {to}")
         return x if to == "f32" else self._add(Node("round", x.width, (x,), op=to))
 

@@ -459,16 +459,7 @@ class Graph(Emitting):
         Raises BuildError at the caller's line, in the words of the verifier; nothing is appended then.
         """
         here = place.caller()
-        self._check_stage(f"'{op}'", here)
-        if name is not None and not checks.is_text(name):
-            raise here.error(f"'{op}': 'name' is the name of a block, a string, but got {name!r}"[:400])
-        if shape is not None and (isinstance(shape, str | bytes) or not isinstance(shape, Sequence)):
-            raise here.error(f"'{op}': 'shape' is a sequence of sizes and symbols, but got {shape!r}"[:400])
-        if op.startswith("hir.") and self._stage != "hir":
-            raise StageError(
-                f"{here}: '{op}' is a block, but module '{self.name}' is at stage {self._stage}: "
-                "blocks are built at stage hir, primitives at stage mir too"
-            )
+        self._check_call(op, here, name, shape)
         scopes = ".".join([*self._scopes, name] if name else self._scopes)
         built: ir.Operation | None = None
         constants: list[ir.Value] = []
@@ -507,15 +498,35 @@ class Graph(Emitting):
                 text = f"'{key}' is one value, but got {len(values[key])} of them"
             if built is not None:
                 text = _explained(text, built, {key: values[key] for key in operands if key in values})
-                for block in regions:  # handles of what is inside go on to exist
-                    if block is not None:
-                        block.append_to(self._kept[-1].regions[0])
-                built.erase()
-            for constant in reversed(constants):
-                self._all_dims().pop(constant)
-                ir.OpResult(constant).owner.erase()
+            self._take_back(built, regions, constants)
             raise here.error(text if f"'{op}'" in text else f"'{op}': {text}", scopes) from None
         return tuple(Value(self, each, label) for each in built.results)
+
+    def _check_call(self, op: str, here: place.Place, name: object, shape: object) -> None:
+        """Raises BuildError or StageError at the caller's line where an operation can't be built at all."""
+        self._check_stage(f"'{op}'", here)
+        if name is not None and not checks.is_text(name):
+            raise here.error(f"'{op}': 'name' is the name of a block, a string, but got {name!r}"[:400])
+        if shape is not None and (isinstance(shape, str | bytes) or not isinstance(shape, Sequence)):
+            raise here.error(f"'{op}': 'shape' is a sequence of sizes and symbols, but got {shape!r}"[:400])
+        if op.startswith("hir.") and self._stage != "hir":
+            raise StageError(
+                f"{here}: '{op}' is a block, but module '{self.name}' is at stage {self._stage}: "
+                "blocks are built at stage hir, primitives at stage mir too"
+            )
+
+    def _take_back(
+        self, built: ir.Operation | None, regions: Sequence[ir.Block | None], constants: Sequence[ir.Value]
+    ) -> None:
+        """Erases what an operation that failed has left, but for blocks: handles of what is inside go on to exist."""
+        if built is not None:
+            for block in regions:
+                if block is not None:
+                    block.append_to(self._kept[-1].regions[0])
+            built.erase()
+        for constant in reversed(constants):
+            self._all_dims().pop(constant)
+            ir.OpResult(constant).owner.erase()
 
     def _check_shape(self, built: ir.Operation, shape: ShapeLike | None) -> None:
         """Infers the symbols of the results; InputError where the first isn't as declared."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.dialects import mir
 from rlx_mlir.kernel_classes import GENERIC, OWN
 from rlx_mlir.lowering.convolutions import fits_images, is_by_channel, panels_of, why_no_template
@@ -349,7 +350,7 @@ def _is_of_elements(op: ir.AnyOp) -> bool:
 
 def _is_float_of_rows(op: ir.AnyOp) -> bool:
     """Whether the result's elements are of a type that templates for rows compute."""
-    return str(ir.RankedTensorType(op.results[0].type).element_type) in ("f32", "f16", "bf16")
+    return str(ir.RankedTensorType(op.results[0].type).element_type) in IN_F32
 
 
 def _continues(op: ir.AnyOp, group: Group, dims: dict[ir.Value, Dims]) -> bool:
@@ -551,7 +552,7 @@ def _gather_with_followers(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
     table = op.operands[0]
     packed = packing(table.type) is not None
     rows = packed or python_value(op.opview.axis) == len(shape_of(table)) - 2
-    floating = str(ir.RankedTensorType(op.results[0].type).element_type) in ("f32", "f16", "bf16")
+    floating = str(ir.RankedTensorType(op.results[0].type).element_type) in IN_F32
     return [op, *(followers(op.results[0], taken) if rows and floating else [])]
 
 

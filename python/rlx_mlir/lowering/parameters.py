@@ -10,6 +10,7 @@ from mlir.dialects import func
 from rlx_mlir import ir
 from rlx_mlir.activations import INTEGERS
 from rlx_mlir.attributes import python_value
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.formats import PANEL_ROWS
@@ -287,7 +288,7 @@ def pack_dense(op: ir.AnyOp, rewriter: Rewriter) -> None:
     kind = ir.RankedTensorType(weight.type)
     if len(kind.shape) != 2 or not kind.has_static_shape or not is_known(weight):
         return
-    if str(kind.element_type) not in ("f32", "f16", "bf16"):
+    if str(kind.element_type) not in IN_F32:
         return rewriter.no_match(f"products of {kind.element_type} have no template")
     if 0 in kind.shape:
         return rewriter.no_match("the weight is empty")

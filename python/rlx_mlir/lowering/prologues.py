@@ -13,6 +13,7 @@ import math
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.gpu.gemv_config import MAX_TILE
 from rlx_mlir.dialects import mir
 from rlx_mlir.formats.descriptions import RUN
@@ -72,9 +73,7 @@ def _is_product_of_few_rows(group: Group) -> bool:
     if encoding is not None:
         return encoding.layout == "planes"
     kinds = {str(ir.RankedTensorType(value.type).element_type) for value in (x, weight, products[0].results[0])}
-    return (
-        len(shape_of(weight)) == 2 and min(shape_of(weight)) > 0 and len(kinds) == 1 and kinds <= {"f32", "f16", "bf16"}
-    )
+    return len(shape_of(weight)) == 2 and min(shape_of(weight)) > 0 and len(kinds) == 1 and kinds <= set(IN_F32)
 
 
 def _quantisation(product: ir.AnyOp) -> ir.AnyOp | None:

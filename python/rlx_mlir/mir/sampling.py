@@ -95,6 +95,42 @@ def sample_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> list[tupl
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+#: Where operands of B, and of B times k numbers are read.
+ROWS: Map = [0]
+PAIRS: Map = [0, 1]
+
+
+def _column(number: int) -> Map:
+    """Where one number of each row is read."""
+    return [0, ir.AffineConstantExpr.get(number)]
+
+
+def _running_sums(op: ir.AnyOp, batch: SizeLike, k: int) -> ir.Value:
+    """The sums of the candidates' weights up to each of them, [B, k] of f32."""
+    f32 = element("f32")
+
+    def weight(value: Scalar, largest: Scalar, temperature: Scalar, count: Scalar, _: Scalar) -> Scalar:
+        kept = index(1).to("i32").to("f32") < count.max(1.0)
+        return kept.select(exp((value - largest) / temperature), 0.0)
+
+    inputs = [
+        (op.values, PAIRS),
+        (op.values, _column(0)),
+        (op.controls, _column(TEMPERATURE)),
+        (op.controls, _column(COUNT)),
+    ]
+    weights = generic(2, inputs, [(empty([batch, k], f32), PAIRS)], weight)
+
+    def add(i: ir.Value, total: ir.Value, sums: ir.Value) -> list[ir.Value]:
+        part: list[SizeLike] = [batch, 1]
+        own = extract_slice(weights, [0, i], part, drop=[1])
+        after = generic(1, [(own, ROWS)], [(total, ROWS)], lambda x, total: total + x)
+        return [after, write_slice(after, sums, [0, i], part, drop=[1])]
+
+    _, sums = for_each(0, k, [filled([batch], f32, 0), empty([batch, k], f32)], add)
+    return sums
+
+
 @TO_LINALG.pattern(mir.SampleOp)
 def lower_sample(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """sample(..) -> weights; a loop that sums them; counts of sums below bounds; an element; a loop that writes it"""
@@ -102,40 +138,17 @@ def lower_sample(op: ir.AnyOp, rewriter: Rewriter) -> None:
     places = sizes_of(op.chosen)[1]
     f32, i32 = element("f32"), element("i32")
     assert isinstance(k, int), "the verifier's rule"
-    rows: Map = [0]
-    pairs: Map = [0, 1]
-
-    def column(number: int) -> Map:
-        return [0, ir.AffineConstantExpr.get(number)]
-
+    rows, pairs = ROWS, PAIRS
     last_place = Scalar(as_index(places)).to("i32") - 1
     place = generic(1, [(op.pos, rows)], [(empty([batch], i32), rows)], lambda pos, _: pos.max(0).min(last_place))
     following = generic(1, [(place, rows)], [(empty([batch], i32), rows)], lambda x, _: (x + 1).min(last_place))
 
-    def weight(value: Scalar, largest: Scalar, temperature: Scalar, count: Scalar, _: Scalar) -> Scalar:
-        kept = index(1).to("i32").to("f32") < count.max(1.0)
-        return kept.select(exp((value - largest) / temperature), 0.0)
-
-    inputs = [
-        (op.values, pairs),
-        (op.values, column(0)),
-        (op.controls, column(TEMPERATURE)),
-        (op.controls, column(COUNT)),
-    ]
-    weights = generic(2, inputs, [(empty([batch, k], f32), pairs)], weight)
-
-    def add(i: ir.Value, total: ir.Value, sums: ir.Value) -> list[ir.Value]:
-        part: list[SizeLike] = [batch, 1]
-        own = extract_slice(weights, [0, i], part, drop=[1])
-        after = generic(1, [(own, rows)], [(total, rows)], lambda x, total: total + x)
-        return [after, write_slice(after, sums, [0, i], part, drop=[1])]
-
-    _, sums = for_each(0, k, [filled([batch], f32, 0), empty([batch, k], f32)], add)
+    sums = _running_sums(op, batch, k)
 
     def below(sum: Scalar, total: Scalar, top_p: Scalar, count: Scalar) -> Scalar:
         return count + (sum < top_p * total).to("i32")
 
-    inputs = [(sums, pairs), (sums, column(k - 1)), (op.controls, column(TOP_P))]
+    inputs = [(sums, pairs), (sums, _column(k - 1)), (op.controls, _column(TOP_P))]
     last = reduced(2, inputs, [batch], rows, 0, below, type=i32)
 
     def reached(own: Scalar) -> Scalar:
@@ -167,8 +180,8 @@ def lower_sample(op: ir.AnyOp, rewriter: Rewriter) -> None:
         (drawn, rows),
         (last, rows),
         (unordered, rows),
-        (op.values, column(0)),
-        (op.controls, column(TEMPERATURE)),
+        (op.values, _column(0)),
+        (op.controls, _column(TEMPERATURE)),
     ]
     token = generic(2, inputs, [(empty([batch, 1], i32), pairs)], pick)
 

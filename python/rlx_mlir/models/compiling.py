@@ -77,11 +77,6 @@ def compiled_model(
     executables = makers.both()
     ready_to_load = time.perf_counter()
     say("preparing weights")
-    place: Callable[[Sequence[Artifact]], Place | None] | None = None
-    if folder is not None and (folder.folder / IN_FOLDER).exists():
-        place = partial(in_folder, folder.folder, source.file)
-    elif cache if prepared_cache is None else prepared_cache:
-        place = partial(in_cache, source.file)
     weights = set_weights(
         source.file,
         source.config,
@@ -89,7 +84,7 @@ def compiled_model(
         tuple(executables.values()),
         nonfinite=source.nonfinite,
         added=source.added,
-        place=place,
+        place=_place_of(source, folder, cached=cache if prepared_cache is None else prepared_cache),
     )
     model = Model(
         source.file,
@@ -112,6 +107,15 @@ def compiled_model(
         prepared_bytes=weights.size,
     )
     return model
+
+
+def _place_of(
+    source: Source, folder: CompiledFolder | None, *, cached: bool
+) -> Callable[[Sequence[Artifact]], Place | None] | None:
+    """Says where prepared weights are kept: beside compiled programs where these have them, or in the cache."""
+    if folder is not None and (folder.folder / IN_FOLDER).exists():
+        return partial(in_folder, folder.folder, source.file)
+    return partial(in_cache, source.file) if cached else None
 
 
 def _as_compiled(

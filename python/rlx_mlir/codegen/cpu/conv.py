@@ -7,6 +7,7 @@ once, so that positions are computed from whole vectors of x without moving anyt
 
 from __future__ import annotations
 
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.specs.sequence import MAX_TAPS, ConvSpec
 
@@ -25,7 +26,7 @@ def emit_conv(name: str, spec: ConvSpec, target: Target) -> str:
     Raises UnsupportedByTemplate for other element types, dynamic channels or taps, and more than MAX_TAPS taps.
     """
     element, (channels, _, _, taps) = element_of(spec.weight), shape_of(spec.weight)
-    if element not in ("f32", "f16", "bf16"):
+    if element not in IN_F32:
         raise UnsupportedByTemplate(f"{name}: convolutions of {element} have no template")
     if not channels or not taps or taps > MAX_TAPS:
         raise UnsupportedByTemplate(f"{name}: expects static channels and at most {MAX_TAPS} taps, not {spec.weight}")

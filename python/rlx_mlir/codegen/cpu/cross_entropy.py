@@ -14,6 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, vec
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.specs import LossSpec
@@ -36,7 +37,7 @@ LABELS = ("i32", "i64")
 def configure(name: str, spec: LossSpec, target: Target) -> LossSpec:
     """The kernel as it is; UnsupportedByTemplate for other types than those of the module's docstring."""
     logits, labels = element_of(spec.logits), element_of(spec.labels)
-    if logits not in ("f32", "f16", "bf16"):
+    if logits not in IN_F32:
         raise UnsupportedByTemplate(f"{name}: cross entropy of {logits} has no template")
     if labels not in LABELS:
         raise UnsupportedByTemplate(f"{name}: expects labels of {' or '.join(LABELS)}, but they are of {labels}")

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.specs import GroupNormSpec
@@ -45,7 +46,7 @@ FEWEST_PIXELS = 4
 def configure_group_norm(name: str, spec: GroupNormSpec, target: Target) -> GroupNormSpec:
     """The kernel as it is; UnsupportedByTemplate for other types than f32, f16 and bf16, and for few pixels."""
     for kind in (spec.x, *spec.factors):
-        if element_of(kind) not in ("f32", "f16", "bf16"):
+        if element_of(kind) not in IN_F32:
             raise UnsupportedByTemplate(f"{name}: norms of groups of {element_of(kind)} have no template")
     height, width = shape_of(spec.x)[2:]
     if height is not None and width is not None and height * width < FEWEST_PIXELS:

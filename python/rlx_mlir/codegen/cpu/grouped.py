@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, with_element
 from rlx_mlir.codegen.specs import GroupedSpec, PackedGroupedSpec
 
@@ -57,7 +58,7 @@ def emit_grouped(name: str, spec: GroupedSpec, target: Target) -> str:
 
     Raises UnsupportedByTemplate where elements aren't f32, f16 or bf16.
     """
-    if element_of(spec.x) not in ("f32", "f16", "bf16"):
+    if element_of(spec.x) not in IN_F32:
         raise UnsupportedByTemplate(f"{name}: products by experts of {element_of(spec.x)} have no template")
     operands = [("x", spec.x), ("weight", spec.weight), ("expert", spec.expert)]
 

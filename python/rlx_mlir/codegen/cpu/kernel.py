@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from rlx_mlir.codegen.conversions import FLOATS
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, row_count, signature_of
 from rlx_mlir.codegen.program import IDENTITY, Program
@@ -48,7 +49,7 @@ SHARED = f"memref<{2**62}xi8>"
 
 def need_floats(name: str, element: str) -> None:
     """Raises UnsupportedByTemplate where products are of a type that no template multiplies."""
-    if element not in ("f64", "f32", "f16", "bf16"):
+    if element not in FLOATS:
         raise UnsupportedByTemplate(f"{name}: products of {element} have no template")
 
 

@@ -22,6 +22,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.specs import NormSpec
@@ -78,7 +79,7 @@ class NormConfig:
 def configure_norm(name: str, spec: NormSpec, target: Target) -> NormConfig:
     """How columns are cut; UnsupportedByTemplate for other types than f32, f16 and bf16, and for few columns."""
     for kind in (spec.x, *spec.factors):
-        if element_of(kind) not in ("f32", "f16", "bf16"):
+        if element_of(kind) not in IN_F32:
             raise UnsupportedByTemplate(f"{name}: {spec.op} of {element_of(kind)} has no template")
     shape, lanes = shape_of(spec.x), target.lanes("f32")
     sizes = [size for size in shape[spec.axis + 1 :] if size is not None]

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.specs import PoolSpec
 
@@ -175,7 +176,7 @@ class _Pool:
 
 
 def _configure(name: str, spec: PoolSpec, target: Target) -> PoolSpec:
-    if element_of(spec.x) not in ("f32", "f16", "bf16"):
+    if element_of(spec.x) not in IN_F32:
         raise UnsupportedByTemplate(f"{name}: pools of {element_of(spec.x)} have no template")
     if 0 in (*shape_of(spec.x), *shape_of(spec.result)):
         raise UnsupportedByTemplate(f"{name}: expects no empty operand, not {spec.x}")

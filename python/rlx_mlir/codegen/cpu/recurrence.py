@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
 from rlx_mlir.codegen.specs.sequence import RecurrenceSpec
 
@@ -76,7 +77,7 @@ def emit_recurrence(name: str, spec: RecurrenceSpec, target: Target) -> str:
 
 def _check(name: str, spec: RecurrenceSpec) -> None:
     element, n = element_of(spec.q), shape_of(spec.q)[-1]
-    if element not in ("f32", "f16", "bf16"):
+    if element not in IN_F32:
         raise UnsupportedByTemplate(f"{name}: recurrences of {element} have no template")
     if not n:
         raise UnsupportedByTemplate(f"{name}: expects a static state size of at least 1, but q is {spec.q}")

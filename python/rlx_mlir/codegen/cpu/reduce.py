@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from rlx_mlir.codegen.conversions import FLOATS
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.specs import ReduceSpec
 from rlx_mlir.codegen.structures import pairwise
@@ -56,7 +57,6 @@ results are read and written once for all. Closer ones are one stream."""
 
 PAGE = 1 << 12
 
-_FLOATS = ("f16", "bf16", "f32", "f64")
 _INTEGERS = ("i8", "i16", "i32", "i64")
 
 _Combine = Callable[[Emitter, Value, Value], Value]
@@ -114,18 +114,18 @@ class ReduceConfig:
     @property
     def wide(self) -> str:
         """The type that they are combined in."""
-        return wide_type(self.element) if self.element in _FLOATS else self.element
+        return wide_type(self.element) if self.element in FLOATS else self.element
 
     @property
     def is_sum_of_floats(self) -> bool:
         """Whether joining blocks loses something."""
-        return self.element in _FLOATS and self.spec.kind in ("sum", "mean")
+        return self.element in FLOATS and self.spec.kind in ("sum", "mean")
 
     @property
     def operation(self) -> tuple[_Combine, str]:
         """How elements, and lanes, are joined."""
         kind = "sum" if self.spec.kind == "mean" else self.spec.kind
-        return (_OF_FLOATS if self.element in _FLOATS else _OF_INTEGERS)[kind]
+        return (_OF_FLOATS if self.element in FLOATS else _OF_INTEGERS)[kind]
 
     @property
     def start(self) -> float:
@@ -133,7 +133,7 @@ class ReduceConfig:
         kind = self.spec.kind
         if kind not in ("max", "min"):
             return 1 if kind == "prod" else 0
-        if self.element in _FLOATS:
+        if self.element in FLOATS:
             return -math.inf if kind == "max" else math.inf
         bits = ELEMENT_BITS[self.element]
         return -(1 << (bits - 1)) if kind == "max" else (1 << (bits - 1)) - 1
@@ -143,7 +143,7 @@ def configure_reduce(name: str, spec: ReduceSpec, target: Target) -> ReduceConfi
     """How a reduction is cut; UnsupportedByTemplate for conditions and complex numbers, for dimensions that others lie
     between, and where vectors would be mostly empty."""
     element, shape = element_of(spec.x), shape_of(spec.x)
-    if element not in (*_FLOATS, *_INTEGERS):
+    if element not in (*FLOATS, *_INTEGERS):
         raise UnsupportedByTemplate(f"{name}: reductions of {element} have no template")
     # Dimensions of size 1 are of either kind.
     axes = [axis for axis in spec.axes if shape[axis] != 1]
@@ -153,7 +153,7 @@ def configure_reduce(name: str, spec: ReduceSpec, target: Target) -> ReduceConfi
     if between:
         raise UnsupportedByTemplate(f"{name}: dimension {between[0]} lies between those that are reduced, {spec.axes}")
     first, behind = axes[0], axes[-1] + 1
-    lanes = target.lanes(wide_type(element) if element in _FLOATS else element)
+    lanes = target.lanes(wide_type(element) if element in FLOATS else element)
     length, inner = (_known(shape[begin:end]) for begin, end in ((first, behind), (behind, len(shape))))
     if inner == 1:
         if length is not None and length < SHORTEST:
@@ -244,14 +244,14 @@ class _Reduction:
             x = em.vload(self.x, [at], self.narrow)
         else:
             x = em.masked_load(self.x, [at], mask, em.const(config.start, self.narrow))
-        return self.target.widen(em, x) if config.element in _FLOATS else x
+        return self.target.widen(em, x) if config.element in FLOATS else x
 
     def finished(self, total: Value) -> Value:
         """What is written of a number, or a vector, that all elements have joined."""
         em, config = self.em, self.config
         if self.count is not None:
             total = total / (self.count if total.type == self.type else em.extract(self.count, 0))
-        return rounded(em, self.target, total, config.element) if config.element in _FLOATS else total
+        return rounded(em, self.target, total, config.element) if config.element in FLOATS else total
 
     def store(self, total: Value, at: Index, mask: Value | None) -> None:
         """Writes a vector of what all elements have joined, where the mask is set."""
@@ -449,7 +449,7 @@ class _Rows(_Reduction):
         if word in ("maxnumf", "minnumf"):  # which are one instruction for each halving where no lane is NaN
             is_lost = em.reduce("or", em.cmpf("uno", total, total))
             return em.select(is_lost, math.nan, em.reduce(word, total, "nnan,nsz"))
-        return em.reduce(word, total, "reassoc" if self.config.element in _FLOATS else "")
+        return em.reduce(word, total, "reassoc" if self.config.element in FLOATS else "")
 
 
 _FORMS: dict[str, type[_Reduction]] = {"rows": _Rows, "columns": _Columns, "pieces": _Pieces}

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.specs.sequence import StateSpaceSpec
 
@@ -59,7 +60,7 @@ def emit_state_space(name: str, spec: StateSpaceSpec, target: Target) -> str:
 
 def _check(name: str, spec: StateSpaceSpec, target: Target) -> None:
     element, n, lanes = element_of(spec.x), shape_of(spec.b)[-1], target.lanes("f32")
-    if element not in ("f32", "f16", "bf16"):
+    if element not in IN_F32:
         raise UnsupportedByTemplate(f"{name}: selective scans of {element} have no template")
     if not n or n % lanes:
         raise UnsupportedByTemplate(f"{name}: expects states in multiples of {lanes}, but b is {spec.b}")

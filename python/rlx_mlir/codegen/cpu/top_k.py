@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.conversions import FLOATS
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
 from rlx_mlir.codegen.specs import TopKSpec
 
@@ -34,8 +35,6 @@ MANY = 4
 
 DIGITS = 256
 """Values of a byte."""
-
-_FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def configure(name: str, spec: TopKSpec, target: Target) -> Plan:
         raise UnsupportedByTemplate(f"{name}: no element is wanted")
     n = shape_of(spec.x)[-1]
     element = element_of(spec.x)
-    bits = {"f64": 64}.get(element, 32) if element in _FLOATS else int(element.removeprefix("u").removeprefix("i"))
+    bits = {"f64": 64}.get(element, 32) if element in FLOATS else int(element.removeprefix("u").removeprefix("i"))
     lanes = target.lanes("i32")
     if spec.k is None:
         return Plan(spec, n, bits, 0)
@@ -142,7 +141,7 @@ class _Rows:
         em, plan = self.em, self.plan
         type = with_element(x.type, plan.key)
         top = 1 << (plan.bits - 1)
-        if plan.element in _FLOATS:
+        if plan.element in FLOATS:
             wide = self.target.widen(em, x)
             bits = em.bitcast(wide + 0.0, type)  # -0 + 0 is 0
             turned = bits ^ (em.binary("arith.shrsi", bits, plan.bits - 1) & (top - 1))
@@ -183,7 +182,7 @@ class _Rows:
             em.store(em.cast("arith.index_cast", position, "i32"), self._outs["indices"], [row, place])
         if "values" in self._outs:
             x = em.load(self.x, [row, position])
-            if self.plan.element in _FLOATS:
+            if self.plan.element in FLOATS:
                 width = ELEMENT_BITS[self.plan.element]
                 negative_zero = em.cmpi("eq", em.bitcast(x, f"i{width}"), -(1 << (width - 1)))
                 x = em.select(negative_zero, 0.0, x)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.axes import Axis, joined_axes
-from rlx_mlir.codegen.conversions import HALVES, compare, convert
+from rlx_mlir.codegen.conversions import IN_F32, compare, convert
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.copies import THREADS, own_vector
 from rlx_mlir.codegen.gpu.emit import BITS, FLOAT8, DeviceEmitter
@@ -23,8 +23,6 @@ from rlx_mlir.codegen.moves import product
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.specs import BroadcastSpec, BroadcastStep
 
-#: What registers hold as f32.
-_WIDENED = ("f32", *HALVES)
 #: Operations of f64 that need no expansion.
 _PLAIN = ("cast", "add", "sub", "mul", "div", "max", "min", "neg", "abs", "where")
 
@@ -126,7 +124,7 @@ class _Body:
         repeats = isinstance(step, int) and step == 0
         type = stored if repeats or self.lanes == 1 else vec(self.lanes, stored)
         loaded = em.ld(self.operands[operand], type, em.wide(place))
-        values = em.lanes(em.widen(loaded) if element in _WIDENED else loaded)
+        values = em.lanes(em.widen(loaded) if element in IN_F32 else loaded)
         values = [em.cmpi("ne", value, 0) for value in values] if element == "i1" else values
         return values * self.lanes if repeats else values
 
@@ -136,7 +134,7 @@ class _Body:
         """One element of a step."""
         em = self.em
         known = next((types[at] for at in step.reads[step.op == "where" :] if isinstance(at, int)), step.result)
-        kind = "f32" if known in _WIDENED else known
+        kind = "f32" if known in IN_F32 else known
         own = [values[at][lane] if isinstance(at, int) else em.const(at, kind) for at in step.reads]
         if step.op == "compare":
             return compare(em, step.word, own[0], own[1], known)
@@ -153,4 +151,4 @@ class _Body:
         if element == "i1":
             values = [em.cast("arith.extui", value, "i8") for value in values]
         value = em.vector(values) if self.lanes > 1 else values[0]
-        em.st(em.narrow(value, element) if element in _WIDENED else value, self.out, place)
+        em.st(em.narrow(value, element) if element in IN_F32 else value, self.out, place)

@@ -7,6 +7,7 @@ A thread computes a few positions of a vector of 16 bytes of channels: each row 
 from __future__ import annotations
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, Value, element_of, pointer, shape_of, vec
 from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs.sequence import MAX_TAPS, ConvSpec
@@ -27,7 +28,7 @@ def emit_conv(
     Raises UnsupportedByTemplate for other element types, dynamic channels or taps, and more than MAX_TAPS taps.
     """
     element, (channels, _, _, taps) = element_of(spec.weight), shape_of(spec.weight)
-    if element not in ("f32", "f16", "bf16"):
+    if element not in IN_F32:
         raise UnsupportedByTemplate(f"{name}: convolutions of {element} have no schedule")
     if not channels or not taps or taps > MAX_TAPS:
         raise UnsupportedByTemplate(f"{name}: expects static channels and at most {MAX_TAPS} taps, not {spec.weight}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.kernel import (
@@ -77,7 +78,7 @@ def emit_conv2d(
     of few outputs.
     """
     element, weight = element_of(spec.x), shape_of(spec.weight)
-    if element not in ("f32", "f16", "bf16"):
+    if element not in IN_F32:
         raise UnsupportedByTemplate(f"{name}: convolutions of {element} have no schedule")
     if None in weight:
         raise UnsupportedByTemplate(f"{name}: expects known numbers of channels, but the weight is {spec.weight}")

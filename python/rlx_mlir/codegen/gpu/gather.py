@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import Epilogue
@@ -20,9 +21,6 @@ from rlx_mlir.codegen.gpu.packed_elements import FileRows, elements_of
 from rlx_mlir.codegen.gpu.planes import QUAD, PlaneRows
 from rlx_mlir.codegen.kernel import position_of
 from rlx_mlir.codegen.specs import GatherSpec
-
-_FLOATS = ("f32", "f16", "bf16")
-
 
 THREADS = 128
 """Threads of a block: few, so that the row of one token is read by several multiprocessors."""
@@ -47,7 +45,7 @@ def emit_gather(
     if element not in BITS:
         raise UnsupportedByTemplate(f"{name}: tables of {element} have no schedule")
     computes = bool(spec.program.steps)
-    if computes and (element not in _FLOATS or (packed is None and len(shape_of(spec.table)) != spec.axis + 2)):
+    if computes and (element not in IN_F32 or (packed is None and len(shape_of(spec.table)) != spec.axis + 2)):
         raise UnsupportedByTemplate(f"{name}: operations on entries of several dimensions, or of {element}")
     operands = [("table", spec.table), ("indices", spec.indices)]
     operands += [(f"arg{i}", type) for i, type in enumerate(spec.arguments)]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.gpu.emit import BITS, GLOBAL, DeviceEmitter, Index, Value, pointer, vec, with_element
 from rlx_mlir.codegen.gpu.epilogue import DEVICE_UNARY
 from rlx_mlir.codegen.gpu.gemm_config import Tile
@@ -58,7 +59,7 @@ class Gemm:
     float8: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        if self.element not in ("f32", "f16", "bf16"):
+        if self.element not in IN_F32:
             raise UnsupportedByTemplate(f"{self.name}: products of {self.element} have no schedule")
         if len(self.x_shape) < (2 if self.batched else 1) or len(self.w_shape) < 2:
             shapes = f"{self.x_shape} and {self.w_shape}"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import elementwise
@@ -35,7 +36,7 @@ def emit_group_norm(name: str, spec: GroupNormSpec, chip: str, constants: Consta
     Raises UnsupportedByTemplate for f64.
     """
     types = [spec.x, *spec.factors]
-    if any(element_of(type) not in ("f32", "f16", "bf16") for type in types):
+    if any(element_of(type) not in IN_F32 for type in types):
         raise UnsupportedByTemplate(f"{name}: norms of groups of {', '.join(types)} have no schedule")
     em = DeviceEmitter(chip)
 

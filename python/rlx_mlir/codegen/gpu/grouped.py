@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter
 from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, write_sized_kernel
@@ -55,7 +56,7 @@ def emit_grouped(
     if isinstance(spec, PackedGroupedSpec):
         raise UnsupportedByTemplate(f"{name}: products by experts with packed weights have no schedule")
     element, number = element_of(spec.x), element_of(spec.expert)
-    if element not in ("f32", "f16", "bf16") or element_of(spec.weight) != element or number not in ("i32", "i64"):
+    if element not in IN_F32 or element_of(spec.weight) != element or number not in ("i32", "i64"):
         raise UnsupportedByTemplate(f"{name}: products of {spec.x} by experts of {number} have no schedule")
     em = DeviceEmitter(chip)
     lanes = 4  # eight sums each for eight rows would leave a multiprocessor one block

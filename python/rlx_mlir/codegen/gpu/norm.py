@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.epilogue import elementwise
@@ -40,7 +41,7 @@ def emit_norm(name: str, spec: NormSpec, chip: str, constants: Constants = froze
     Raises UnsupportedByTemplate for f64.
     """
     types = [spec.x, *spec.factors]
-    if any(element_of(type) not in ("f32", "f16", "bf16") for type in types):
+    if any(element_of(type) not in IN_F32 for type in types):
         raise UnsupportedByTemplate(f"{name}: {spec.op} of {', '.join(types)} has no schedule")
     em = DeviceEmitter(chip)
     operands = list(zip(("x", "gamma", "beta"), types, strict=False))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import Index, Value, element_of
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter
 from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, write_sized_kernel
@@ -39,7 +40,7 @@ def emit_pool(name: str, spec: PoolSpec, chip: str, constants: Constants = froze
 
     Raises UnsupportedByTemplate for other types than f32, f16 and bf16.
     """
-    if element_of(spec.x) not in ("f32", "f16", "bf16"):
+    if element_of(spec.x) not in IN_F32:
         raise UnsupportedByTemplate(f"{name}: pools of {element_of(spec.x)} have no schedule")
     em = DeviceEmitter(chip)
     team = WARP if math.prod(spec.kernel) >= SHARED else 1

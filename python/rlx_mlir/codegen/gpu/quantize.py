@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, pointer, vec
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
@@ -36,7 +37,7 @@ class Quantize:
     block: int = 32
 
     def __post_init__(self) -> None:
-        if self.element not in ("f32", "f16", "bf16") or not self.x_shape or not self.x_shape[-1]:
+        if self.element not in IN_F32 or not self.x_shape or not self.x_shape[-1]:
             raise UnsupportedByTemplate(f"{self.name}: no schedule quantises {self.x_shape} of {self.element}")
         if self.block % 32 or self.block > 256 or self.x_shape[-1] % self.block:
             raise UnsupportedByTemplate(f"{self.name}: no schedule quantises in blocks of {self.block}")

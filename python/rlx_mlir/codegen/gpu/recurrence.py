@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, element_of, pointer, shape_of, vec
 from rlx_mlir.codegen.gpu.epilogue import exp
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
@@ -39,7 +40,7 @@ def emit_recurrence(name: str, spec: RecurrenceSpec, chip: str) -> DeviceKernel:
     Raises UnsupportedByTemplate where the element type isn't f32, f16 or bf16, or n isn't known, or above MAX_SIZE.
     """
     element, n = element_of(spec.q), shape_of(spec.q)[-1]
-    if element not in ("f32", "f16", "bf16"):
+    if element not in IN_F32:
         raise UnsupportedByTemplate(f"{name}: recurrences of {element} have no schedule")
     if not n or n > MAX_SIZE:
         raise UnsupportedByTemplate(f"{name}: expects a state size from 1 to {MAX_SIZE}, but q is {spec.q}")

@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import element_of, shape_of
 from rlx_mlir.formats import get_format
 
 LAYOUTS = ("packed", "bshd", "bhsd")
 MASK_KINDS = ("none", "causal", "sliding_window", "custom", "bias")
-ELEMENTS = ("f32", "f16", "bf16")
 KEPT = ("q8_0", "q4_0")
 
 
@@ -132,7 +132,7 @@ def check_attention(
     need(not spec.shared or spec.k == spec.v, "k and v of one type where they are one operand", (spec.k, spec.v))
     kept = ((spec.k, spec.k_scheme), (spec.v, spec.v_scheme))
     for type, scheme in ((spec.q, None), (spec.result, None), *kept):
-        known = ELEMENTS if scheme is None else ("i8",)
+        known = IN_F32 if scheme is None else ("i8",)
         need(element_of(type) in known and "," not in type, f"identity-layout buffers of {known}", type)
     need(element_of(spec.result) == element, f"a result of {element}, as q is", spec.result)
     for type, scheme in kept:

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from rlx_mlir.codegen.conversions import IN_F32
 from rlx_mlir.codegen.emit import element_of, memref, shape_of
 from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.program import IDENTITY, Program
@@ -234,7 +235,7 @@ SHORTEST_SUM, FEWEST_OUTPUTS = 8, 4
 def why_no_convolution(x: str, weight: str, result: str) -> str:
     """Why CPUs have no template for a convolution of buffers of these types; empty where they have one."""
     element, sizes = element_of(weight), shape_of(weight)
-    if element not in ("f32", "f16", "bf16"):
+    if element not in IN_F32:
         return f"convolutions of {element} have no template"
     if None in sizes or 0 in (*sizes, *shape_of(x), *shape_of(result)):
         return f"expects static kernels and no empty operand, not {weight}"
