@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
 
-__all__ = ["Buffers", "Scratch", "batch_element", "in_order", "position_of", "row_count", "signature_of"]
+__all__ = ["Buffers", "Scratch", "batch_element", "in_order", "position_of", "row_count", "signature_of", "size_of"]
 
 #: Beyond the positions of every table, and a float of any kind.
 _FAR = float(1 << 62)
@@ -44,6 +45,15 @@ def row_count(em: Emitter, x: Value) -> Index:
     for axis in range(len(shape_of(x.type)) - 1):
         count = count * em.dim(x, axis)
     return count
+
+
+def size_of(em: Emitter, buffer: Value, axes: Iterable[int]) -> Index:
+    """The product of some sizes of a buffer, of which one that is known to be 0 makes it 0."""
+    sizes = [em.dim(buffer, axis) for axis in axes]
+    total: Index = math.prod(size for size in sizes if isinstance(size, int))
+    for size in sizes:
+        total = total if isinstance(size, int) else total * size
+    return total
 
 
 def batch_element(number: Index, sizes: Sequence[Index], shape: Sequence[int | None]) -> Index:

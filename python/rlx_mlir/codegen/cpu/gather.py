@@ -10,14 +10,15 @@ are decoded block by block.
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
-from rlx_mlir.codegen.kernel import position_of
+from rlx_mlir.codegen.kernel import position_of, size_of
 from rlx_mlir.codegen.specs import GatherSpec
 
 from . import UnsupportedByTemplate
+from .copies import copy_run
 from .file_rows import FileRows
 from .kernel import Scratch, write_kernel
 from .registry import Generator
@@ -111,11 +112,11 @@ class _Gather:
         self.lanes = 1 if self.element.startswith("u") else target.vector_bits // bits
         batch = spec.batch_dims
         rank, indices_rank = len(shape_of(spec.table)), len(shape_of(spec.indices))
-        self.outer = self._product(self.table, range(batch, spec.axis))
-        self.count = self._product(self.indices, range(batch, indices_rank))
+        self.outer = size_of(em, self.table, range(batch, spec.axis))
+        self.count = size_of(em, self.indices, range(batch, indices_rank))
         self.entries = em.dim(self.table, spec.axis)
-        self.columns = self._product(self.table, range(spec.axis + 1, rank))
-        self.parts = self._product(self.indices, range(batch)) * self.outer
+        self.columns = size_of(em, self.table, range(spec.axis + 1, rank))
+        self.parts = size_of(em, self.indices, range(batch)) * self.outer
         self.is_batched = batch > 0
         self.rows = FileRows(target, spec.scheme) if spec.scheme else None
         self.target, self.k, self.result = target, spec.k, element_of(spec.results[0])
@@ -141,13 +142,6 @@ class _Gather:
         self.is_next_read = is_shared and len(known) == 2 and known[0] <= known[1]
         """Whether single numbers are probably of all lines of a part, and then of the next one."""
         self.may_stream = target.x86 and is_known and entry >= LONG_ENTRY and self.lanes > 1 and self.rows is None
-
-    def _product(self, buffer: Value, axes: range) -> Index:
-        known = [self.em.dim(buffer, axis) for axis in axes]
-        total: Index = math.prod(size for size in known if isinstance(size, int))
-        for size in known:
-            total = total if isinstance(size, int) else total * size
-        return total
 
     @property
     def units(self) -> Index:
@@ -281,23 +275,8 @@ class _Gather:
 
     def _copy(self, source: Index, target: Index, ahead: Index | None) -> None:
         """One entry; the lines of the one at `ahead` are fetched on the way."""
-        em, columns = self.em, self.columns
-        whole = columns // self.lanes * self.lanes
-        if not isinstance(whole, int) or whole:
-            with em.loop(0, whole, self.lanes, hint="t") as t:
-                self._fetch(ahead, t.iv, self.lanes)
-                self._piece(source + t.iv, target + t.iv, self.lanes)
-        if not isinstance(whole, int) or not isinstance(columns, int):
-            with em.loop(whole, columns, hint="t") as t:
-                self._piece(source + t.iv, target + t.iv, 1)
-            return
-        self._fetch(ahead, whole, columns - whole)
-        lanes = self.lanes
-        while whole < columns:
-            lanes //= 2
-            if whole + lanes <= columns:
-                self._piece(source + whole, target + whole, lanes)
-                whole += lanes
+        fetch = functools.partial(self._fetch, ahead)
+        copy_run(self.em, self.table, source, self.out, target, self.columns, self.lanes, fetch)
 
     def _stream(self, source: Index, target: Index, ahead: Index | None) -> None:
         """The same past the caches, but for vectors that aren't whole between two multiples of their bytes."""
@@ -320,13 +299,6 @@ class _Gather:
         """Asks for the lines of so many numbers from the `first` one of an entry on."""
         for byte in range(0, count * self.width if ahead is not None else 0, LINE):
             self.em.prefetch(self.table, [ahead + first + byte // self.width])
-
-    def _piece(self, source: Index, target: Index, lanes: int) -> None:
-        em = self.em
-        if lanes == 1:
-            em.store(em.load(self.table, [source]), self.out, [target])
-        else:
-            em.vstore(em.vload(self.table, [source], vec(lanes, self.element)), self.out, [target])
 
 
 GENERATORS = (Generator("gather", "gather", configure, emit_gather),)

@@ -60,6 +60,7 @@ MODULES = (
     "grouped",
     "grouped_panels",
     "transpose",
+    "copies",
     "broadcast",
     "top_k",
     "gather",
