@@ -95,7 +95,11 @@ def test_graphs() -> None:
     """Kernels of any size up to the maxima, of one input twice, and a transpose of either kind."""
     m = GraphModule.mir("m")
     x = m.input("x", ["n", 3, "w"], "f32")
-    outputs = {"joined": m.concat([x, m.abs(x), x], 2), "part": m.narrow(x, 1, 1, 2), "turned": m.transpose(x, [1, 0, 2])}
+    outputs = {
+        "joined": m.concat([x, m.abs(x), x], 2),
+        "part": m.narrow(x, 1, 1, 2),
+        "turned": m.transpose(x, [1, 0, 2]),
+    }
     m.set_outputs(outputs)
     executable = compile_fresh(m, maxima={"n": 9, "w": 300}, threads=2)
     assert list(templates_of(executable).values()).count("copies") == 3

@@ -13,9 +13,8 @@ from compile_harness import compile_fresh, templates_of
 from cpu_harness import TARGETS, compiled
 
 from rlx_mlir import GraphModule, interpret
-from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu import UnsupportedByTemplate, reduce
 from rlx_mlir.codegen.cpu.norm import FEWEST
-from rlx_mlir.codegen.cpu import reduce
 from rlx_mlir.codegen.cpu.reduce import GENERATORS, LONG_ROW, ROW_PART, SHORTEST, configure_reduce, emit_reduce
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import memref

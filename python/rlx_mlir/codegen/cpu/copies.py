@@ -143,7 +143,9 @@ class _Copies:
         if spec.op == "narrow":
             self.runs = [_Run(values[0], inner * spec.length, lambda row: row * strides[0] + inner * spec.start)]
         else:
-            self.runs = [_Run(x, own, functools.partial(operator.mul, own)) for x, own in zip(values, strides, strict=True)]
+            self.runs = [
+                _Run(x, own, functools.partial(operator.mul, own)) for x, own in zip(values, strides, strict=True)
+            ]
 
     def _transposed(self, x: Value) -> None:
         """Rows and runs of a transpose: those axes that stay behind all that move are one run."""

@@ -297,7 +297,9 @@ class _Gather:
 
     def _fetch(self, ahead: Index | None, first: Index, count: int) -> None:
         """Asks for the lines of so many numbers from the `first` one of an entry on."""
-        for byte in range(0, count * self.width if ahead is not None else 0, LINE):
+        if ahead is None:
+            return
+        for byte in range(0, count * self.width, LINE):
             self.em.prefetch(self.table, [ahead + first + byte // self.width])
 
 

@@ -541,15 +541,15 @@ class _LongRows(_Rows):
     def join_parts(self, row: Value) -> None:
         """The result of a row, of its parts one after the other; sums with what that loses."""
         em, begin = self.em, row * self._blocks
-        start = em.load(self._parts, [begin])
+        total = em.load(self._parts, [begin])
         if self.config.is_sum_of_floats:
-            with em.loop(1, self._blocks, 1, (start, em.zero(start.type)), hint="part") as part:
-                part.yield_(add_with_loss(*part.carry, em.load(self._parts, [begin + part.iv])))
-            total = with_loss(em, *part.result)
+            with em.loop(1, self._blocks, 1, (total, em.zero(total.type)), hint="part") as added:
+                added.yield_(add_with_loss(*added.carry, em.load(self._parts, [begin + added.iv])))
+            total = with_loss(em, *added.result)
         else:
-            with em.loop(1, self._blocks, 1, start, hint="part") as part:
-                part.yield_(self.join(part.carry, em.load(self._parts, [begin + part.iv])))
-            total = part.result
+            with em.loop(1, self._blocks, 1, total, hint="part") as joined:
+                joined.yield_(self.join(joined.carry, em.load(self._parts, [begin + joined.iv])))
+            total = joined.result
         em.store(self.finished(total), self.out, [row] if shape_of(self.out.type) else [])
 
 
