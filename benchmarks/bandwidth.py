@@ -4,10 +4,11 @@
     python benchmarks/bandwidth.py --rounds 15 --threads 1
     python benchmarks/bandwidth.py --what reduce gather --dtype bf16 --place memory --json
 
-Sizes fit the nearest cache, a farther one, or neither (`--place`). A reduction is of [outer, length, inner] along one
-of these; a gather reads rows of a table, or single numbers of the last axis. Results are compared with the references
-first. All are measured around calls, with one thread by the time of the processor; `of copy` is the share of the copy's
-bandwidth: the copy's time, for as many bytes read and written, over ours.
+Arrays begin with a line of the cache, as values within a graph do. Sizes fit the nearest cache, a farther one, or
+neither (`--place`). A reduction is of [outer, length, inner] along one of these, or of one long row; a gather reads
+rows of a table, or single numbers of the last axis. Results are compared with the references first. All are measured
+around calls, with one thread by the time of the processor; `of copy` is the share of the copy's bandwidth: the copy's
+time, for as many bytes read and written, over ours.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from linear_algebra import Run, timed
 
 import rlx_mlir as rlx
 from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.runtime.executable import empty_aligned
 
 #: Bytes of the operand, about, by where they fit.
 PLACES = {"near": 16 << 10, "far": 1 << 20, "memory": 96 << 20}
@@ -52,7 +54,8 @@ class Problem:
 
     def ways(self, dtype: str, threads: int) -> dict[str, Run]:
         """Ours, and a copy."""
-        x = (np.random.default_rng(0).standard_normal(self.x, np.float32) * 8).astype(DTYPES[dtype])
+        x = empty_aligned(self.x, DTYPES[dtype])
+        x[...] = np.random.default_rng(0).standard_normal(self.x, np.float32) * 8
         graph = rlx.GraphModule.mir("bandwidth")
         given = {"x": x, **{f"a{number}": other for number, other in enumerate(self.others)}}
         words = {np.dtype(kind): word for word, kind in DTYPES.items()}
@@ -65,7 +68,7 @@ class Problem:
         np.testing.assert_allclose(
             found.astype(np.float64), wanted.astype(np.float64), rtol=places.get(dtype, 0), atol=places.get(dtype, 0)
         )
-        y = np.empty_like(found)
+        y = empty_aligned(found.shape, found.dtype)
         moved = (x.nbytes if self.moved is None else self.moved) + y.nbytes + sum(each.nbytes for each in self.others)
         call = executable.bind(given, outputs={"y": y})
         return {"ours": timed(call, threads), "copy": timed(copied(moved // 2, threads), threads)}
@@ -73,7 +76,8 @@ class Problem:
 
 def copied(count: int, threads: int) -> Callable[[], object]:
     """Copies so many bytes, each thread a part."""
-    source, target = np.ones(count, np.uint8), np.zeros(count, np.uint8)
+    source, target = empty_aligned((count,), np.dtype(np.uint8)), empty_aligned((count,), np.dtype(np.uint8))
+    source[...], target[...] = 1, 0
     if threads == 1:
         return lambda: np.copyto(target, source)
     pool = ThreadPoolExecutor(threads)
@@ -83,7 +87,7 @@ def copied(count: int, threads: int) -> Callable[[], object]:
 
 
 def reductions(count: int, dtype: str) -> Iterator[Problem]:
-    """Along the first, the middle and the last of three dimensions, of `count` elements in all."""
+    """Along the first, the middle and the last of three dimensions, and of one row, of `count` elements in all."""
     inner = 64 if count < 1 << 16 else 512
     length = 32 if count < 1 << 16 else 64
     shape = (max(count // inner // length, 1), length, inner)
@@ -97,6 +101,7 @@ def reductions(count: int, dtype: str) -> Iterator[Problem]:
                 return graph.reduce(x, kind, [axis])
 
             yield Problem(f"{kind} {size}, {where}", build, shape)
+    yield Problem(f"sum of one row of {count}", lambda graph, x, _: graph.reduce(x, "sum", [1]), (1, count))
 
 
 def gathers(count: int, dtype: str) -> Iterator[Problem]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -11,6 +12,7 @@ import pytest
 from cpu_harness import TARGETS, compiled
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu import gather
 from rlx_mlir.codegen.cpu.gather import AHEAD, LARGE_TABLE, UNIT, configure, emit_gather
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import memref
@@ -90,6 +92,19 @@ def test_types_of_tables(dtype: str) -> None:
 @pytest.mark.parametrize("indices", [np.int64, np.float32])
 def test_types_of_indices(indices: Any) -> None:
     compared(CASES["rows of each"], "f32", TARGETS[256], True, indices)
+
+
+@pytest.mark.parametrize("columns", [1024, 1025, 1039])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
+def test_large_results_pass_by_the_caches(dtype: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Entries begin anywhere between two multiples of a vector's bytes.
+    table = memref((9, columns), dtype)
+    spec = GatherSpec(table, memref((None,), "i32"), (), (memref((None, columns), dtype),), 0, 0, (0, 1), IDENTITY)
+    monkeypatch.setattr(gather, "STREAMED", 1 << 15)
+    for target in TARGETS.values():
+        assert "nontemporal" in emit_gather("k", spec, target)
+        assert "nontemporal" not in emit_gather("k", spec, replace(target, triple="aarch64-unknown-linux-gnu"))
+        compared(((9, columns), (24,), 0, 0), dtype, target, dynamic=False)
 
 
 def test_what_has_no_template() -> None:

@@ -13,9 +13,9 @@ from compile_harness import compile_fresh, templates_of
 from cpu_harness import TARGETS, compiled
 
 from rlx_mlir import GraphModule, interpret
-from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu import UnsupportedByTemplate, reduce
 from rlx_mlir.codegen.cpu.norm import FEWEST
-from rlx_mlir.codegen.cpu.reduce import GENERATORS, SHORTEST, configure_reduce, emit_reduce
+from rlx_mlir.codegen.cpu.reduce import GENERATORS, LONG_ROW, ROW_PART, SHORTEST, configure_reduce, emit_reduce
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.specs import ReduceSpec
@@ -104,6 +104,47 @@ def test_types(dtype: str, bits: int) -> None:
             continue
         for shape, axes in (((3, 45, 21), (1,)), ((4, 77), (1,))):
             verify(shape, axes, dtype, kind, TARGETS[bits], dynamic=False)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i64"])
+@pytest.mark.parametrize("rest", [0, 77])
+def test_long_rows_are_cut(dtype: str, rest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of rows are joined whatever they are cut into; shorter rows, and many of them, stay whole."""
+    monkeypatch.setattr(reduce, "ROW_PART", 1 << 10)
+    monkeypatch.setattr(reduce, "LONG_ROW", 5 << 10)
+    length = (5 << 10) // np.dtype(DTYPES[dtype]).itemsize + rest
+    for kind, target in itertools.product(KINDS, TARGETS.values()):
+        if kind == "mean" and dtype in INTEGERS:
+            continue
+        forms = [
+            configure_reduce("k", ReduceSpec(memref(shape, dtype), memref(shape[:1], dtype), kind, (1,)), target).form
+            for shape in ((3, length), (3, length - rest - 1), (9, length), (None, length), (3, None))
+        ]
+        assert forms == ["long rows", "rows", "rows", "rows", "rows"]
+        verify((3, length), (1,), dtype, kind, target, dynamic=False)
+    verify((length,), (0,), dtype, "sum", TARGETS[256], dynamic=False)
+
+
+def test_nan_and_infinities_in_parts_of_rows() -> None:
+    length = LONG_ROW // 4 + 3
+    x = np.zeros((4, length), np.float32)
+    x[0, 5], x[1, -1], x[2, ROW_PART // 2], x[3, 9] = np.nan, np.nan, np.inf, -np.inf
+    for kind in ("sum", "max", "min"):
+        spec = ReduceSpec(memref(x.shape, "f32"), memref((4,), "f32"), kind, (1,))
+        want = REFERENCES["mir.reduce"](x, kind=kind, axes=(1,))
+        np.testing.assert_array_equal(run(x, spec, TARGETS[512], want.shape), want)
+
+
+def test_a_long_row_is_the_same_for_any_number_of_threads() -> None:
+    length = LONG_ROW // 4 + 1
+    m = GraphModule.mir("m")
+    x = m.input("x", [1, length], "f32")
+    m.set_outputs({"sum": m.reduce(x, "sum", 1), "largest": m.reduce(x, "max", 1)})
+    given = {"x": np.random.default_rng(0).standard_normal((1, length), np.float32)}
+    one, *others = (compile_fresh(m, threads=threads).run(given) for threads in (1, 2, 3))
+    np.testing.assert_allclose(one["sum"], given["x"].astype(np.float64).sum(1), rtol=1e-6)
+    assert one["largest"] == given["x"].max()
+    assert all(other[name].tobytes() == one[name].tobytes() for other in others for name in one)
 
 
 @pytest.mark.parametrize("shape", [(0, 9, 8), (2, 0, 8), (2, 9, 0), (1, 1, 1), (2, 5, 3)])

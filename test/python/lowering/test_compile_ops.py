@@ -242,7 +242,7 @@ def complexes(p: Program) -> None:
     p.output(square=p.m.complex_norm_sq(z), re=p.m.real(product), im=p.m.imag(z + z), sum=p.m.real(z.sum(1)))
 
 
-case("dynamic slices", dynamic_slices, every(a=[0, 1, 3]), GENERIC)
+case("dynamic slices", dynamic_slices, every(a=[0, 1, 3]), {"copies", *GENERIC})
 case("complex", complexes, every(a=[0, 1, 3]), GENERIC)
 
 

@@ -3,12 +3,12 @@
 
 Each input is a copy, as `codegen/moves.py` says, whose units are its own: they are numbered one input after the other.
 A unit is about `UNIT` bytes of the result: some runs, or a piece of a long one. Runs are copied by vectors, what is
-left of them element by element; where neighbours are the same element, it is read once.
+left of them by narrower ones or element by element; where neighbours are the same element, it is read once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
@@ -20,10 +20,67 @@ from .kernel import Scratch, write_kernel
 from .registry import Generator
 from .target import ELEMENT_BITS, Target
 
-__all__ = ["UNIT", "emit_copies"]
-
 UNIT = 1 << 14
 """Bytes of a unit's results, about."""
+
+
+def copy_run(
+    em: Emitter,
+    source: tuple[Value, Index],
+    target: tuple[Value, Index],
+    count: Index,
+    lanes: int,
+    before: Callable[[Index, int], None] = lambda at, width: None,
+) -> None:
+    """Copies `count` elements by vectors, and what is left by narrower ones where it is known, else one by one.
+
+    Args:
+        source, target: flat buffers, and the first element in each.
+        lanes: elements of a vector, a power of two; 1 for those that vectors don't have.
+        before: called with the number of a vector's first element and how many it has, before they are copied.
+    """
+    (x, begin), (out, place) = source, target
+    element = element_of(out.type)
+
+    def piece(at: Index, width: int) -> None:
+        if width == 1:
+            em.store(em.load(x, [begin + at]), out, [place + at])
+        else:
+            before(at, width)
+            em.vstore(em.vload(x, [begin + at], vec(width, element)), out, [place + at])
+
+    _in_vectors(em, count, lanes, piece)
+
+
+def fill_run(em: Emitter, value: Value, target: tuple[Value, Index], count: Index, lanes: int) -> None:
+    """The same with one element for all."""
+    out, place = target
+
+    def piece(at: Index, width: int) -> None:
+        if width == 1:
+            em.store(value, out, [place + at])
+        else:
+            em.vstore(em.broadcast(value, vec(width, element_of(out.type))), out, [place + at])
+
+    _in_vectors(em, count, lanes, piece)
+
+
+def _in_vectors(em: Emitter, count: Index, lanes: int, piece: Callable[[Index, int], None]) -> None:
+    """piece(first, how many) for vectors of `count` elements, then for what is left of them."""
+    whole = count // lanes * lanes
+    if not isinstance(whole, int) or whole:
+        with em.loop(0, whole, lanes, hint="t") as t:
+            piece(t.iv, lanes)
+    if not isinstance(whole, int) or not isinstance(count, int):
+        with em.loop(whole, count, hint="t") as t:
+            piece(t.iv, 1)
+        return
+    width = lanes
+    while whole < count:
+        width //= 2
+        if whole + width <= count:
+            piece(whole, width)
+            whole += width
 
 
 def configure(name: str, spec: MoveSpec, target: Target) -> MoveSpec | None:
@@ -129,27 +186,14 @@ def _copy_run(
 ) -> None:
     """Copies the elements of a run from span[0] up to span[1]; `starts` is where the run is in the buffers."""
     (source, out), (read, write), (begin, end) = buffers, starts, span
-    element = element_of(out.type)
-    lanes = target.lanes(element)
-    while isinstance(runs.length, int) and lanes > max(runs.length, 1):
-        lanes //= 2
+    lanes = target.lanes(element_of(out.type))
     one = em.load(source, [read]) if runs.copy.repeats() else None
-
-    def copied(first: Index, last: Index, width: int) -> None:
-        type = vec(width, element)
-        whole = None if one is None or width == 1 else em.broadcast(one, type)
-        with em.loop(first, last, width, hint="at") as at:
-            if width == 1:
-                em.store(em.load(source, [read + at.iv]) if one is None else one, out, [write + at.iv])
-            else:
-                em.vstore(em.vload(source, [read + at.iv], type) if whole is None else whole, out, [write + at.iv])
-
-    if lanes == 1 or (isinstance(runs.length, int) and runs.length % lanes == 0):  # so are units of a long one
-        copied(begin, end, lanes)
-        return
-    main = end - (end - begin) % lanes
-    copied(begin, main, lanes)
-    copied(main, end, 1)
+    # Pieces of a long run are whole vectors but for the last one, whose length is that of what is left.
+    count = runs.length if runs.pieces == 1 else end - begin
+    if one is None:
+        copy_run(em, (source, read + begin), (out, write + begin), count, lanes)
+    else:
+        fill_run(em, one, (out, write + begin), count, lanes)
 
 
 GENERATORS = (Generator("copies", "move", configure, emit_copies),)

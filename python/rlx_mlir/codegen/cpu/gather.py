@@ -10,7 +10,7 @@ are decoded block by block.
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
@@ -18,6 +18,7 @@ from rlx_mlir.codegen.kernel import position_of
 from rlx_mlir.codegen.specs import GatherSpec
 
 from . import UnsupportedByTemplate
+from .copies import copy_run
 from .file_rows import FileRows
 from .kernel import Scratch, write_kernel
 from .registry import Generator
@@ -36,9 +37,9 @@ AHEAD, LARGE_TABLE = 1 << 11, 1 << 22
 """Bytes of results that entries are fetched ahead of, and bytes of tables from which on they are: a processor doesn't
 foresee them, and waits for one short entry after the other."""
 
-STREAMED = 1 << 25
+STREAMED, LONG_ENTRY = 1 << 25, 1 << 10
 """Bytes of results from which on they pass by the caches, which don't hold them: a line that is written whole needn't
-be read first."""
+be read first. The lines at both ends of an entry are those of others, too: it has at least so many bytes."""
 
 TOGETHER = 4
 """Registers of single numbers side by side."""
@@ -109,11 +110,11 @@ class _Gather:
         self.lanes = 1 if self.element.startswith("u") else target.vector_bits // bits
         batch = spec.batch_dims
         rank, indices_rank = len(shape_of(spec.table)), len(shape_of(spec.indices))
-        self.outer = self._product(self.table, range(batch, spec.axis))
-        self.count = self._product(self.indices, range(batch, indices_rank))
+        self.outer = em.dims(self.table, range(batch, spec.axis))
+        self.count = em.dims(self.indices, range(batch, indices_rank))
         self.entries = em.dim(self.table, spec.axis)
-        self.columns = self._product(self.table, range(spec.axis + 1, rank))
-        self.parts = self._product(self.indices, range(batch)) * self.outer
+        self.columns = em.dims(self.table, range(spec.axis + 1, rank))
+        self.parts = em.dims(self.indices, range(batch)) * self.outer
         self.is_batched = batch > 0
         self.rows = FileRows(target, spec.scheme) if spec.scheme else None
         self.target, self.k, self.result = target, spec.k, element_of(spec.results[0])
@@ -138,14 +139,7 @@ class _Gather:
         known = [size for size in (self.entries, self.count) if isinstance(size, int)]
         self.is_next_read = is_shared and len(known) == 2 and known[0] <= known[1]
         """Whether single numbers are probably of all lines of a part, and then of the next one."""
-        self.is_whole_lines = target.x86 and is_known and entry > 0 and entry % LINE == 0 and self.rows is None
-
-    def _product(self, buffer: Value, axes: range) -> Index:
-        known = [self.em.dim(buffer, axis) for axis in axes]
-        total: Index = math.prod(size for size in known if isinstance(size, int))
-        for size in known:
-            total = total if isinstance(size, int) else total * size
-        return total
+        self.may_stream = target.x86 and is_known and entry >= LONG_ENTRY and self.lanes > 1 and self.rows is None
 
     @property
     def units(self) -> Index:
@@ -164,9 +158,9 @@ class _Gather:
         self.table, self.indices, self.out = (em.flat(buffer) for buffer in (self.table, self.indices, out))
         self.is_streamed: Value | None = None
         size = self.parts * self.count * self.columns * self.width
-        if self.is_whole_lines and (not isinstance(size, int) or size >= STREAMED):
-            is_aligned = em.cmpi("eq", em.address(self.out) % LINE, 0)
-            self.is_streamed = is_aligned & em.cmpi("sge", em.index(size), STREAMED)
+        if self.may_stream and (not isinstance(size, int) or size >= STREAMED):
+            self.is_streamed = em.cmpi("sge", em.index(size), STREAMED)
+            self.address = em.address(self.out)
 
     def close(self) -> None:
         """After the last unit: lines that passed by the caches are there for all before a later store is."""
@@ -209,7 +203,8 @@ class _Gather:
                 if self.ahead:
                     following = self._chosen(indices + em.imin(i.iv + self.ahead, end - 1))
                     ahead = (source + following) * self.columns
-                self._copy((source + entry) * self.columns, (target + i.iv) * self.columns, ahead, streamed=streamed)
+                copy = self._stream if streamed else self._copy
+                copy((source + entry) * self.columns, (target + i.iv) * self.columns, ahead)
 
     def _chosen(self, place: Index) -> Value:
         """An index, inside of the table."""
@@ -276,41 +271,34 @@ class _Gather:
                 place = target + block.iv * step + number * rows.lanes
                 em.vstore(rounded(em, self.target, value, self.result), self.out, [place])
 
-    def _copy(self, source: Index, target: Index, ahead: Index | None, *, streamed: bool) -> None:
+    def _copy(self, source: Index, target: Index, ahead: Index | None) -> None:
         """One entry; the lines of the one at `ahead` are fetched on the way."""
-        em, columns = self.em, self.columns
-        whole = columns // self.lanes * self.lanes
-        if not isinstance(whole, int) or whole:
-            with em.loop(0, whole, self.lanes, hint="t") as t:
-                self._fetch(ahead, t.iv, self.lanes)
-                self._piece(source + t.iv, target + t.iv, self.lanes, streamed=streamed)
-        if not isinstance(whole, int) or not isinstance(columns, int):
-            with em.loop(whole, columns, hint="t") as t:
-                self._piece(source + t.iv, target + t.iv, 1)
-            return
-        self._fetch(ahead, whole, columns - whole)
-        lanes = self.lanes
-        while whole < columns:
-            lanes //= 2
-            if whole + lanes <= columns:
-                self._piece(source + whole, target + whole, lanes)
-                whole += lanes
+        fetch = functools.partial(self._fetch, ahead)
+        copy_run(self.em, (self.table, source), (self.out, target), self.columns, self.lanes, fetch)
+
+    def _stream(self, source: Index, target: Index, ahead: Index | None) -> None:
+        """The same past the caches, but for vectors that aren't whole between two multiples of their bytes."""
+        em, lanes, columns = self.em, self.lanes, self.columns
+        kind, size = vec(lanes, self.element), lanes * self.width
+        first = (0 - (self.address + target * self.width)) % size // self.width
+
+        def part(begin: Index, count: Index) -> None:
+            mask = em.mask(count, lanes)
+            em.vstore(em.vload(self.table, [source + begin], kind, mask), self.out, [target + begin], mask)
+
+        part(0, first)
+        whole = first + (columns - first) // lanes * lanes
+        with em.loop(first, whole, lanes, hint="t") as t:
+            self._fetch(ahead, t.iv, lanes)
+            em.stream(em.vload(self.table, [source + t.iv], kind), self.out, [target + t.iv], size)
+        part(whole, columns - whole)
 
     def _fetch(self, ahead: Index | None, first: Index, count: int) -> None:
         """Asks for the lines of so many numbers from the `first` one of an entry on."""
-        for byte in range(0, count * self.width if ahead is not None else 0, LINE):
-            self.em.prefetch(self.table, [ahead + first + byte // self.width])
-
-    def _piece(self, source: Index, target: Index, lanes: int, *, streamed: bool = False) -> None:
-        em = self.em
-        if lanes == 1:
-            em.store(em.load(self.table, [source]), self.out, [target])
+        if ahead is None:
             return
-        value = em.vload(self.table, [source], vec(lanes, self.element))
-        if streamed:
-            em.stream(value, self.out, [target], self.lanes * self.width)
-        else:
-            em.vstore(value, self.out, [target])
+        for byte in range(0, count * self.width, LINE):
+            self.em.prefetch(self.table, [ahead + first + byte // self.width])
 
 
 GENERATORS = (Generator("gather", "gather", configure, emit_gather),)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Reductions along neighbouring dimensions: x is [outer, length, inner], the result [outer, inner].
 
-There are three forms:
+There are four forms:
 
 - **Rows**, where `inner` is 1: lanes run along a row, with several vectors of partial results, joined at its end. A
   unit is as many rows as make about `UNIT` bytes.
+- **Long rows**, of which there are few: a unit is a part of a row, whatever the number of threads is, and leaves its
+  result in memory that all units share; what parts leave is joined when all are done.
 - **Columns**, where registers hold all of `inner`: lanes are columns, and a unit is an `outer`.
 - **Pieces**, where it is more, or calls say it: a unit is a page of neighbouring columns of one `outer`, whose results
   lie in scratch. Short pieces of rows that lie far apart would be read slowly.
@@ -27,7 +29,7 @@ from rlx_mlir.codegen.specs import ReduceSpec
 from rlx_mlir.codegen.structures import pairwise
 
 from . import UnsupportedByTemplate
-from .kernel import Scratch, write_kernel
+from .kernel import Finish, Scratch, write_kernel, write_shared_kernel
 from .norm import FEWEST, cover
 from .registry import Generator
 from .sums import TURNS, add_with_loss, in_blocks, with_loss
@@ -50,6 +52,10 @@ PIECE, LONG_PIECE = 1 << 14, 1 << 16
 gives faster, where there are `ENOUGH` of them for threads."""
 
 ENOUGH = 8
+"""Units that are enough for threads."""
+
+LONG_ROW, ROW_PART = 1 << 20, 1 << 16
+"""Bytes of a row from which on it is cut, where there are fewer than `ENOUGH` of them, and of a part."""
 
 TOGETHER = 4
 """Rows that are joined at once where they lie at least a `PAGE` apart: a processor foresees each of them, and partial
@@ -101,7 +107,7 @@ class ReduceConfig:
     spec: ReduceSpec
     first: int
     behind: int
-    form: Literal["rows", "columns", "pieces"]
+    form: Literal["rows", "long rows", "columns", "pieces"]
     vectors: int
     piece: int = PIECE
     together: int = 1
@@ -159,7 +165,9 @@ def configure_reduce(name: str, spec: ReduceSpec, target: Target) -> ReduceConfi
         if length is not None and length < SHORTEST:
             raise UnsupportedByTemplate(f"{name}: rows of {length} elements are shorter than {SHORTEST}")
         vectors = ROW_VECTORS // 2 if length is None else min(ROW_VECTORS, max(1, length // lanes))
-        return ReduceConfig(spec, first, behind, "rows", vectors)
+        outer, width = _known(shape[:first]), ELEMENT_BITS[element] // 8
+        is_long = length is not None and length * width >= LONG_ROW and outer is not None and outer < ENOUGH
+        return ReduceConfig(spec, first, behind, "long rows" if is_long else "rows", vectors)
     if inner is not None and inner < FEWEST:
         raise UnsupportedByTemplate(f"{name}: {inner} elements of {spec.x} lie side by side, fewer than {FEWEST}")
     most = min(MOST_VECTORS, target.registers // 2)
@@ -179,6 +187,8 @@ def _known(sizes: tuple[int | None, ...]) -> int | None:
 
 def emit_reduce(name: str, config: ReduceConfig, target: Target) -> str:
     """The functions `@name.body`, `@name.units` and `@name.scratch`, as text."""
+    if config.form == "long rows":
+        return _emit_long_rows(name, config, target)
     form = _FORMS[config.form]
 
     def body(em: Emitter, values: list[Value], outs: list[Value], begin: Value, end: Value, parts: Scratch) -> None:
@@ -195,6 +205,42 @@ def emit_reduce(name: str, config: ReduceConfig, target: Target) -> str:
         units=lambda em, values: form(em, config, target, values[0]).units,
         scratch=lambda em, values, parts: form(em, config, target, values[0]).take_scratch(parts),
         body=body,
+    )
+
+
+def _emit_long_rows(name: str, config: ReduceConfig, target: Target) -> str:
+    """The functions of a kernel whose units are parts of rows, and those of the one that joins these."""
+
+    def opened(em: Emitter, values: list[Value], outs: list[Value]) -> _LongRows:
+        kernel = _LongRows(em, config, target, values[0])
+        kernel.open(outs[0])
+        kernel.take_parts(Scratch(em, outs[1]))
+        return kernel
+
+    def body(em: Emitter, values: list[Value], outs: list[Value], begin: Value, end: Value, _: Scratch) -> None:
+        kernel = opened(em, values, outs)
+        with em.loop(begin, end, hint="unit") as unit:
+            kernel.run(unit.iv)
+
+    def join(em: Emitter, values: list[Value], outs: list[Value], begin: Value, end: Value, _: Scratch) -> None:
+        kernel = opened(em, values, outs)
+        with em.loop(begin, end, hint="row") as row:
+            kernel.join_parts(row.iv)
+
+    finish = Finish(
+        memory=lambda em, values, parts: _LongRows(em, config, target, values[0]).take_parts(parts),
+        units=lambda em, values: _LongRows(em, config, target, values[0]).outer,
+        scratch=lambda em, values, parts: None,
+        body=join,
+    )
+    return write_shared_kernel(
+        name,
+        [("x", config.spec.x)],
+        [("out", config.spec.result)],
+        units=lambda em, values: _LongRows(em, config, target, values[0]).units,
+        scratch=lambda em, values, parts: None,
+        body=body,
+        finish=finish,
     )
 
 
@@ -423,14 +469,14 @@ class _Rows(_Reduction):
         """The rows of a block."""
         em, tall = self.em, self._tall
         with em.loop(unit * tall, em.imin((unit + 1) * tall, self.outer), hint="row") as row:
-            total = self.finished(self._row(row.iv * self.length))
+            total = self.finished(self._row(row.iv * self.length, self.length))
             em.store(total, self.out, [row.iv] if shape_of(self.out.type) else [])
 
-    def _row(self, begin: Index) -> Value:
-        """What a row's elements become."""
+    def _row(self, begin: Index, length: Index) -> Value:
+        """What the elements of a row, or of a part of one, become."""
         em, lanes, vectors = self.em, self.lanes, self.config.vectors
         width = vectors * lanes
-        turns, whole = self.length // width, self.length // lanes * lanes
+        turns, whole = length // width, length // lanes * lanes
 
         def step(turn: Index, totals: list[Value]) -> list[Value]:
             at = begin + turn * width
@@ -441,15 +487,62 @@ class _Rows(_Reduction):
             with em.loop(turns * width, whole, lanes, self.start, hint="k") as rest:
                 rest.yield_(self.join(rest.carry, self.read(begin + rest.iv)))
             totals = [*totals, rest.result]
-        if not isinstance(self.length, int) or self.length % lanes:
-            with em.loop(whole, self.length, lanes, self.start, hint="k") as end:
-                end.yield_(self.read(begin + end.iv, em.mask(self.length - end.iv, lanes)))
+        if not isinstance(length, int) or length % lanes:
+            with em.loop(whole, length, lanes, self.start, hint="k") as end:
+                end.yield_(self.read(begin + end.iv, em.mask(length - end.iv, lanes)))
             totals = [*totals, end.result]
         word, total = self.config.operation[1], pairwise(self.join, totals)
         if word in ("maxnumf", "minnumf"):  # which are one instruction for each halving where no lane is NaN
             is_lost = em.reduce("or", em.cmpf("uno", total, total))
             return em.select(is_lost, math.nan, em.reduce(word, total, "nnan,nsz"))
         return em.reduce(word, total, "reassoc" if self.config.element in FLOATS else "")
+
+
+class _LongRows(_Rows):
+    """The same of parts of rows."""
+
+    @property
+    def _size(self) -> int:
+        """Elements of a part."""
+        return ROW_PART * 8 // ELEMENT_BITS[self.config.element]
+
+    @property
+    def _blocks(self) -> int:
+        """Parts of a row."""
+        assert isinstance(self.length, int), "rows of unknown lengths aren't cut"
+        return -(-self.length // self._size)
+
+    @property
+    def units(self) -> Index:
+        """Parts of all rows."""
+        return self.outer * self._blocks
+
+    def take_parts(self, shared: Scratch) -> None:
+        """Memory for what parts become."""
+        wide = self.config.wide
+        self._parts = shared.take([self.outer * self._blocks], wide, ELEMENT_BITS[wide] // 8)
+
+    def run(self, unit: Value) -> None:
+        """One part of a row."""
+        em, size = self.em, self._size
+        row, first = unit // self._blocks, unit % self._blocks * size
+        is_whole = isinstance(self.length, int) and self.length % size == 0
+        count = size if is_whole else em.imin(self.length - first, size)
+        em.store(self._row(row * self.length + first, count), self._parts, [unit])
+
+    def join_parts(self, row: Value) -> None:
+        """The result of a row, of its parts one after the other; sums with what that loses."""
+        em, begin = self.em, row * self._blocks
+        total = em.load(self._parts, [begin])
+        if self.config.is_sum_of_floats:
+            with em.loop(1, self._blocks, 1, (total, em.zero(total.type)), hint="part") as added:
+                added.yield_(add_with_loss(*added.carry, em.load(self._parts, [begin + added.iv])))
+            total = with_loss(em, *added.result)
+        else:
+            with em.loop(1, self._blocks, 1, total, hint="part") as joined:
+                joined.yield_(self.join(joined.carry, em.load(self._parts, [begin + joined.iv])))
+            total = joined.result
+        em.store(self.finished(total), self.out, [row] if shape_of(self.out.type) else [])
 
 
 _FORMS: dict[str, type[_Reduction]] = {"rows": _Rows, "columns": _Columns, "pieces": _Pieces}

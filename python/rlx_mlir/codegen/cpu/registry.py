@@ -59,6 +59,7 @@ MODULES = (
     "grouped_panels",
     "copies",
     "transpose",
+    "copies",
     "broadcast",
     "top_k",
     "gather",
