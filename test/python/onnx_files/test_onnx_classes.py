@@ -23,6 +23,10 @@ import rlx_mlir as rlx  # noqa: E402
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
+#: Whose reshapes of transposed tensors the exporter itself doesn't take.
+NOT_EXPORTED = ("T5ForConditionalGeneration", "SwinModel")
+
+
 def exported(name: str, path: Path) -> None:
     """Writes a model of a class to a file, with dynamic batch and length."""
     kind, model = MODELS[name][1], made(name)
@@ -37,8 +41,13 @@ def exported(name: str, path: Path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_models_compute_what_onnxruntime_does(tmp_path: Path, name: str) -> None:
     path = tmp_path / "model.onnx"
+    if name in NOT_EXPORTED:
+        with pytest.raises(torch.onnx.OnnxExporterError, match="Cannot view a tensor"):
+            exported(name, path)
+        return
     exported(name, path)
-    run = rlx.from_onnx(path).compile(threads=1)
+    model = rlx.from_onnx(path)
+    run = model.compile(threads=1, maxima=dict.fromkeys(model.symbols.values(), 64))
     other = onnxruntime.InferenceSession(path)
     taken = {each.name for each in other.get_inputs()}
     for batch, length in ((2, 7), (1, 1), (3, 5), (2, 33)):
