@@ -441,9 +441,9 @@ def largest(size: Size, maxima: Mapping[str, int]) -> int:
 
 
 def broadcast(*shapes: Iterable[Size]) -> tuple[Size, ...]:
-    """Numpy's broadcasting of shapes: a size beats 1, a number symbols, a symbol what is made of some, else the first stays.
+    """Numpy's broadcasting of shapes: a size beats 1, a number symbols, a symbol what is made of some.
 
-    What they are, calls must give equal sizes: `min(s, 128)` and s are both s then.
+    Of others the first stays. Calls must give equal sizes, whatever they are: `min(s, 128)` and s are both s then.
     """
     aligned: list[Size] = []
     for shape in shapes:

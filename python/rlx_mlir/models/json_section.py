@@ -30,8 +30,8 @@ _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 _UNMATCHED = 0x80
 #: Flags of added tokens.
 _CONTROL, _NORMALIZED, _LEFT, _RIGHT, _ALONE = 1, 2, 4, 8, 16
-#: Where a space is put first: nowhere, in front of texts before or behind users' tokens are cut out, of the first, or of
-#: each word between white space, which goes.
+#: Where a space is put first: nowhere, in front of texts before or behind users' tokens are cut out, of the first,
+#: or of each word between white space, which goes.
 _NOWHERE, _NORMAL, _EACH, _FIRST, _EACH_WORD = range(5)
 _LOWER = "Lowercase"
 #: Pieces that begin with a space each, where there is one.

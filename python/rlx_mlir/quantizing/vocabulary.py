@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.files import Json
 from rlx_mlir.frontends.huggingface import SETTINGS_KEY, TOKENIZER_KEY
 from rlx_mlir.frontends.model_file import MetadataValue
-from rlx_mlir.files import Json
 from rlx_mlir.models.json_tokenizer import parts_of, tokenizer_of
 from rlx_mlir.models.tokenizer import IGNORE_MERGES, PRE_TOKENIZERS, Tokenizer, TokenType
 
@@ -66,7 +66,9 @@ def vocabulary_of(metadata: Mapping[str, MetadataValue], rows: int, *, origin: s
         types.append(int(TokenType.UNUSED))
     if is_unigram:
         if (unknown := model.get("unk_id")) is None:
-            raise UnsupportedError(f"{origin}: a file can't have the vocabulary: of unigrams, one is unknown ('unk_id')")
+            raise UnsupportedError(
+                f"{origin}: a file can't have the vocabulary: of unigrams, one is unknown ('unk_id')"
+            )
         types[unknown] = int(TokenType.UNKNOWN)
     prefix = "tokenizer.ggml."
     found: dict[str, MetadataValue] = {

@@ -21,9 +21,9 @@ from bundles import rewritten
 from c_api import CError
 from c_runtime import Opened
 from descriptions import Change, set_at
+from sentencepiece import sentencepiece_model_pb2
 from test_json_tokenizer import MADE, byte_level, pieces, read, write
 from test_text_section import PARTS, PLAIN, SAMPLE, compare, opened, texts
-from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Tokenizer, normalizers
 
 from rlx_mlir.errors import TokenizerError, UnsupportedError
@@ -261,7 +261,22 @@ def test_texts_are_composed_as_the_library_does(tiny_bundle: Path, tmp_path: Pat
 _TOGETHER = (
     *("\u0300", "\u0301", "\u0344", "\u200d", "\u0915", "\u0958", "\u094d", "\u093c", "\u0903", "\u0600", "\u0d4e"),
     *("\xa9", "\xae", "\u203c", "\u2122", "\U0001f600", "\U0001f1e6", "\u1100", "\u1161", "\u11a8", "\uac00", "\uac01"),
-    *("a", "\uff41", "\uff76", "\uff9e", "\u3131", "\ufb01", "\u00bd", "\r", "\n", "\0", "\x01", "\u200b", "\u00ad", "\ufdfa"),
+    *(
+        "a",
+        "\uff41",
+        "\uff76",
+        "\uff9e",
+        "\u3131",
+        "\ufb01",
+        "\u00bd",
+        "\r",
+        "\n",
+        "\0",
+        "\x01",
+        "\u200b",
+        "\u00ad",
+        "\ufdfa",
+    ),
     *("\u2581", " ", "\u3000", "\u0e33", "\u0eb3", "\U00016d63", "\U00016d67", "\u1cf5", "\ue000", "\U000e0001"),
 )
 

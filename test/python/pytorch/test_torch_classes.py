@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from documents import ROOT  # noqa: E402
 from transformers_classes import MODELS, arguments, made, shapes  # noqa: E402
 
 import rlx_mlir as rlx  # noqa: E402
@@ -37,3 +39,12 @@ def test_models_compute_what_eager_does(name: str) -> None:
         for one, other in zip(found, wanted, strict=True):
             assert one.shape == other.shape
             np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("page", "count"), [("torch.md", 1), ("onnx.md", 2)])
+def test_documentation_names_the_classes(page: str, count: int) -> None:
+    section = (ROOT / "docs" / page).read_text().split("## Models of transformers\n")[1].split("\n## ")[0]
+    rows = [re.findall(r"`(\w+)`", line) for line in section.splitlines() if line.startswith("| ")]
+    found = [name for row in rows for name in row]
+    assert sorted(found) == sorted(MODELS)
+    assert len([row for row in rows if row]) == count

@@ -202,7 +202,9 @@ def _one_slice(call: Call, x: Value, axis: int, start: Size, stop: Size, step: i
         return x
     begin, end = (None if own is None else plain([own])[0] for own in (first, last))
     # Of one element, bounds that calls decide leave it, or nothing is computed: what follows broadcasts it.
-    decided = total.constant == 1 and step == 1 and any(own is not None and own.constant is None for own in (first, last))
+    decided = (
+        total.constant == 1 and step == 1 and any(own is not None and own.constant is None for own in (first, last))
+    )
     return call.m.slice(x, axis, begin, end, step, length=1 if decided else None)
 
 
