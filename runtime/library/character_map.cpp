@@ -66,8 +66,8 @@ uint32_t CharacterMap::classOf(uint32_t code) const {
 /// regional indicators aren't looked for: any cluster with one of them and something else has more
 /// bytes than what becomes something as a whole.
 size_t CharacterMap::clusterAt(std::string_view text, size_t at) const {
-  bool isLinking = false, hasLinker = false;   // behind a consonant, and a linker
-  bool isPictured = false, isJoining = false;  // behind a pictograph, and a joiner
+  bool isLinking = false, hasLinker = false;     // behind a consonant, and a linker
+  bool isPictured = false, isJoining = false;    // behind a pictograph, and a joiner
   uint32_t before = 0, codeBefore = 0, code = 0; // of the character before
   for (bool isFirst = true; at < text.size(); isFirst = false) {
     const size_t count = readUtf8(text, at, code);

@@ -368,8 +368,8 @@ void Tokenizer::encodeByRules(std::string_view text, bool asSpecial, bool contin
   }
 }
 
-/// Cuts a text at white space, and encodes each word with a space in front; without one the first of
-/// a text that goes on behind another one, and begins with none.
+/// Cuts a text at white space, and encodes each word with a space in front; without one the first
+/// of a text that goes on behind another one, and begins with none.
 void Tokenizer::encodeWords(std::string_view text, bool continued,
                             std::vector<int32_t> &ids) const {
   bool isSpaced = !continued;

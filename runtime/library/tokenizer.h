@@ -6,8 +6,8 @@
 
 #include "added_tokens.h"
 #include "pattern.h"
-#include "text_form.h"
 #include "runtime/value.h"
+#include "text_form.h"
 
 #include <cstdint>
 #include <memory>
