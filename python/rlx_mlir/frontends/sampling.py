@@ -83,8 +83,8 @@ def sampled(
     total: Value | None = None
     for taps in product(range(len(own_weights[0])), repeat=rank):
         weight: Value | None = None
-        for own, tap in zip(own_weights, taps, strict=True):
-            weight = own[tap] if weight is None else weight * own[tap]
+        for along, tap in zip(own_weights, taps, strict=True):
+            weight = along[tap] if weight is None else weight * along[tap]
         assert weight is not None
         pixels = image.pixels([at + float(tap - before) for at, tap in zip(first, taps, strict=True)])
         column = m.reshape(weight, [grid.shape[0], 1, *grid.shape[1:-1]])
