@@ -15,7 +15,7 @@ import rlx_mlir.semantics.blocks  # noqa: F401 - registers the meaning of blocks
 from rlx_mlir import formats
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.mir import REFERENCES, PackedWeight
-from rlx_mlir.mir.dims import Size, broadcast
+from rlx_mlir.mir.dims import Size, broadcast, minimum
 from rlx_mlir.mir.functions import of_arity
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
