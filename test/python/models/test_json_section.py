@@ -307,7 +307,7 @@ def test_characters_become_what_the_library_says(tiny_bundle: Path, tmp_path: Pa
         (base64.b64encode(bytes([8, 0, 0, 0, 0, 0, 0, 0])).decode(), "must be the size of a trie"),
         (base64.b64encode(bytes([4, 0, 0, 0, 0, 0, 0, 0, 255])).decode(), "must be UTF-8"),
         # Of an entry for the byte 1, whose text is behind all of them.
-        (base64.b64encode(struct.pack("<5I", 16, 0, 1 << 10 | 1 << 8 | 1, 0, 9)).decode(), "a text at byte"),
+        (base64.b64encode(struct.pack("<5I", 16, 0, 2 << 10 | 1 << 8 | 1, 0, 9)).decode(), "a text at byte"),
     ],
 )
 def test_tables_of_characters_that_are_broken(packed: str | None, message: str) -> None:
