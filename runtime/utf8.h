@@ -47,6 +47,13 @@ inline size_t invalidUtf8(std::string_view text) {
   return text.size();
 }
 
+/// Whether Unicode says that a character is white space.
+inline bool isWhiteSpace(uint32_t code) {
+  return (code >= 9 && code <= 13) || code == 32 || code == 0x85 || code == 0xa0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
 /// Writes a character of up to 0x10ffff behind a text.
 inline void appendUtf8(std::string &text, uint32_t code) {
   if (code < 0x80) {

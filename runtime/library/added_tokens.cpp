@@ -10,20 +10,13 @@
 namespace rlx::runtime::library {
 namespace {
 
-/// Unicode's spaces, as `\s` of expressions has them.
-bool isSpace(uint32_t code) {
-  return (code >= 9 && code <= 13) || code == 0x20 || code == 0x85 || code == 0xa0 ||
-         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
-         code == 0x202f || code == 0x205f || code == 0x3000;
-}
-
 /// Where the spaces that a text begins with end.
 size_t spacesBegin(std::string_view text) {
   uint32_t code = 0;
   size_t at = 0;
   while (at < text.size()) {
     const size_t count = readUtf8(text, at, code);
-    if (count == 0 || !isSpace(code))
+    if (count == 0 || !isWhiteSpace(code))
       break;
     at += count;
   }
@@ -38,7 +31,7 @@ size_t spacesEnd(std::string_view text) {
     size_t at = end - 1;
     while (at > 0 && (uint8_t(text[at]) & 0xc0) == 0x80)
       --at;
-    if (readUtf8(text, at, code) == 0 || !isSpace(code))
+    if (readUtf8(text, at, code) == 0 || !isWhiteSpace(code))
       break;
     end = at;
   }

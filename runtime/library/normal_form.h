@@ -5,7 +5,7 @@
 #ifndef RLX_RUNTIME_LIBRARY_NORMAL_FORM_H
 #define RLX_RUNTIME_LIBRARY_NORMAL_FORM_H
 
-#include "runtime/value.h"
+#include "text_form.h"
 
 #include <cstdint>
 #include <string>
@@ -17,7 +17,7 @@ namespace rlx::runtime::library {
 
 /// Brings texts to a form by tables that the bundle has: of Hangul, whose syllables are computed,
 /// there is nothing in those of normal forms. Never changes.
-class NormalForm {
+class NormalForm : public TextForm {
 public:
   /// Reads (bound, parts), of characters that become others, or (bound, parts, compositions,
   /// classes), of a normal form. A text whose characters are all below the bound stays as it is.
@@ -27,8 +27,7 @@ public:
   /// first in a letter, in order. Throws InputError for anything else.
   explicit NormalForm(const Value &tables);
 
-  /// The text, which is UTF-8, in the form.
-  std::string of(std::string_view text) const;
+  std::string of(std::string_view text) const override;
 
 private:
   struct Marks {

@@ -192,7 +192,9 @@ size_t Pattern::match(std::string_view text, size_t at, size_t pc, uint64_t &ste
   }
 }
 
-void Pattern::split(std::string_view text, std::vector<std::string_view> &pieces) const {
+/// Calls one function for each text between matches, which isn't empty, and another for each match.
+template <typename Between, typename Matching>
+void Pattern::each(std::string_view text, const Between &between, const Matching &matching) const {
   uint64_t steps = kSteps * (text.size() + 1);
   size_t begin = 0; // of what doesn't match
   for (size_t at = 0; at < text.size();) {
@@ -203,12 +205,25 @@ void Pattern::split(std::string_view text, std::vector<std::string_view> &pieces
       continue;
     }
     if (begin < at)
-      pieces.push_back(text.substr(begin, at - begin));
-    pieces.push_back(text.substr(at, end - at));
+      between(text.substr(begin, at - begin));
+    matching(text.substr(at, end - at));
     begin = at = end;
   }
   if (begin < text.size())
-    pieces.push_back(text.substr(begin));
+    between(text.substr(begin));
+}
+
+void Pattern::split(std::string_view text, std::vector<std::string_view> &pieces) const {
+  const auto add = [&](std::string_view piece) { pieces.push_back(piece); };
+  each(text, add, add);
+}
+
+std::string Pattern::replace(std::string_view text, std::string_view with) const {
+  std::string found;
+  each(
+      text, [&](std::string_view piece) { found += piece; },
+      [&](std::string_view) { found += with; });
+  return found;
 }
 
 } // namespace rlx::runtime::library

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,10 @@ public:
   /// empty. Throws InputError where that takes too many steps.
   void split(std::string_view text, std::vector<std::string_view> &pieces) const;
 
+  /// A text of UTF-8 in which what matches, and isn't empty, has become another one. Throws
+  /// InputError where that takes too many steps.
+  std::string replace(std::string_view text, std::string_view with) const;
+
 private:
   struct Range {
     uint32_t first, last;
@@ -38,6 +43,8 @@ private:
     uint32_t first = 0, second = 0;
   };
 
+  template <typename Between, typename Matching>
+  void each(std::string_view text, const Between &between, const Matching &matching) const;
   void compile(const Value &node, int depth);
   void compileSet(const Value &node);
   void compileChoice(const Value &node, int depth);

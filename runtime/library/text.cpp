@@ -18,11 +18,7 @@ constexpr int64_t kOldest = 1;
 constexpr size_t kMostOfDate = 1 << 16;
 
 /// What Python's `strip` takes away, as templates do.
-bool isSpace(uint32_t code) {
-  return (code >= 9 && code <= 13) || (code >= 28 && code <= 32) || code == 0x85 || code == 0xa0 ||
-         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
-         code == 0x202f || code == 0x205f || code == 0x3000;
-}
+bool isSpace(uint32_t code) { return isWhiteSpace(code) || (code >= 28 && code <= 31); }
 
 std::string_view trimmed(std::string_view text) {
   size_t first = text.size(), last = 0; // of what isn't a space

@@ -138,10 +138,10 @@ void Tokenizer::readRules(const Value &described) {
   Rules found;
   readAdded(parts[0], parts[5], found);
   for (const Value &form : parts[1].asList(-1, "forms of texts"))
-    found.forms.emplace_back(form);
+    found.forms.push_back(readTextForm(form));
   const int64_t space = parts[2].asInteger("where a space is put first");
-  if (space < 0 || space > int64_t(Space::First))
-    throw InputError("where a space is put first is from 0 to 3, but is " + std::to_string(space));
+  if (space < 0 || space > int64_t(Space::Words))
+    throw InputError("where a space is put first is from 0 to 4, but is " + std::to_string(space));
   found.space = Space(space);
   if (!parts[3].isNone()) {
     checkId(parts[3].asInteger("the unknown token"), "the unknown token");
@@ -339,9 +339,10 @@ void Tokenizer::encodeByRules(std::string_view text, bool asSpecial, bool contin
       continue;
     }
     std::string normal(fragment.text);
-    for (const NormalForm &form : rules->forms)
-      normal = form.of(normal);
-    if (characters)
+    for (const std::unique_ptr<const TextForm> &form : rules->forms)
+      normal = form->of(normal);
+    const bool isOfWords = rules->space == Space::Words; // which are cut before U+2581 is a space
+    if (characters && !isOfWords)
       normal = withSpaces(normal);
     const bool isSpaced = rules->space == Space::Normal && !continued;
     if (isSpaced)
@@ -352,6 +353,10 @@ void Tokenizer::encodeByRules(std::string_view text, bool asSpecial, bool contin
         ids.push_back(own.id);
         continue;
       }
+      if (isOfWords) {
+        encodeWords(own.text, continued, ids);
+        continue;
+      }
       const bool isFirst = fragment.text.data() == text.data() && own.text.data() == normal.data();
       const bool needsSpace =
           rules->space == Space::Each || (rules->space == Space::First && isFirst);
@@ -360,6 +365,26 @@ void Tokenizer::encodeByRules(std::string_view text, bool asSpecial, bool contin
       else
         encodePieces(own.text, ids);
     }
+  }
+}
+
+/// Cuts a text at white space, and encodes each word with a space in front; without one the first
+/// of a text that goes on behind another one, and begins with none.
+void Tokenizer::encodeWords(std::string_view text, bool continued,
+                            std::vector<int32_t> &ids) const {
+  bool isSpaced = !continued;
+  uint32_t code = 0;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at, count = readUtf8(text, at, code);
+    for (; !isWhiteSpace(code); count = readUtf8(text, end, code))
+      if ((end += count) == text.size())
+        break;
+    if (end > at) {
+      const std::string word = withSpaces(text.substr(at, end - at));
+      encodePieces(isSpaced && word[0] != ' ' ? " " + word : word, ids);
+    }
+    isSpaced = true;
+    at = end < text.size() ? end + count : end;
   }
 }
 

@@ -5,11 +5,12 @@
 #define RLX_RUNTIME_LIBRARY_TOKENIZER_H
 
 #include "added_tokens.h"
-#include "normal_form.h"
 #include "pattern.h"
 #include "runtime/value.h"
+#include "text_form.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -55,14 +56,15 @@ private:
     Nowhere,
     Normal, // in front of each text between raw tokens
     Each,   // in front of each text between tokens that begins with none
-    First   // in front of the first one, where nothing is before it, and it begins with none
+    First,  // in front of the first one, where nothing is before it, and it begins with none
+    Words   // in front of each word that begins with none; other white space goes
   };
   /// What vocabularies of `tokenizer.json` have beside.
   struct Rules {
     AddedTokens raw;    // that are found in texts as they are
     AddedTokens normal; // and in their form
     AddedTokens spaced; // the same behind a space that is put first: it belongs to their texts
-    std::vector<NormalForm> forms; // to which texts are brought, one after the other
+    std::vector<std::unique_ptr<const TextForm>> forms; // of texts, one after the other
     Space space = Space::Nowhere;
     bool fuses = false; // characters in turn that are unknown become one token
   };
@@ -86,6 +88,7 @@ private:
   std::vector<Fragment> cut(std::string_view text, bool special) const;
   void encodeByRules(std::string_view text, bool asSpecial, bool continued,
                      std::vector<int32_t> &ids) const;
+  void encodeWords(std::string_view text, bool continued, std::vector<int32_t> &ids) const;
   void encodePieces(std::string_view text, std::vector<int32_t> &ids) const;
   std::vector<Symbol> bytesOf(std::string_view piece) const;
   std::vector<Symbol> charactersOf(std::string_view piece) const;

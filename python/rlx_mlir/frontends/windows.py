@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from rlx_mlir.frontends.tensors import Tensor, plain
 from rlx_mlir.hir import GraphModule, Value
@@ -91,3 +94,28 @@ def convolved_volumes(
         total = y if total is None else m.add(total, y)
     assert total is not None
     return m.transpose(m.reshape(total, plain([n, steps, *Tensor.running(total).shape[1:]])), [0, 2, 1, 3, 4])
+
+
+def added(m: GraphModule, x: Value, over: Windows, image: Sequence[int]) -> Value:
+    """Windows [..., C k..., L] added up to the images [..., C, D...] that they are of.
+
+    Args:
+        over: how the windows stand, which are L, along all dimensions of an image.
+        image: the sizes D.
+    """
+    flat = np.zeros((1,) * (2 * len(image)), np.int64)
+    outside = np.zeros_like(flat, bool)
+    for axis, length in enumerate(image):
+        kernel, stride, dilation = over.kernel[axis], over.stride[axis], over.dilation[axis]
+        before, after = over.pads[axis]
+        count = (length + before + after - dilation * (kernel - 1) - 1) // stride + 1
+        place = np.arange(kernel)[:, None] * dilation + np.arange(count) * stride - before
+        shape = [1] * flat.ndim
+        shape[axis], shape[len(image) + axis] = place.shape
+        place = place.reshape(shape)
+        outside = outside | (place < 0) | (place >= length)
+        flat = flat * length + place
+    places = np.where(outside, -1, flat).reshape(-1)
+    entries = m.reshape(x, [*x.shape[:-2], -1, len(places)])
+    found = m.scatter_add(entries, m.constant(places), math.prod(image), entries.ndim - 1)
+    return m.reshape(found, [*entries.shape[:-1], *image])

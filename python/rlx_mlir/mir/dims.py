@@ -126,6 +126,11 @@ class Size:
         return None
 
     @property
+    def is_symbol(self) -> bool:
+        """Whether it is one symbol, and nothing else."""
+        return any(self.terms == (((name,), 1),) for name in self.symbols)
+
+    @property
     def symbols(self) -> frozenset[str]:
         """The symbols that occur, in derived sizes too."""
         found: set[str] = set()
@@ -436,7 +441,10 @@ def largest(size: Size, maxima: Mapping[str, int]) -> int:
 
 
 def broadcast(*shapes: Iterable[Size]) -> tuple[Size, ...]:
-    """Numpy's broadcasting of shapes: a size beats 1, a number beats symbols, the first of several symbols stays."""
+    """Numpy's broadcasting of shapes: a size beats 1, a number symbols, a symbol what is made of some.
+
+    Of others the first stays. Calls must give equal sizes, whatever they are: `min(s, 128)` and s are both s then.
+    """
     aligned: list[Size] = []
     for shape in shapes:
         sizes = list(shape)
@@ -444,7 +452,8 @@ def broadcast(*shapes: Iterable[Size]) -> tuple[Size, ...]:
             aligned = [Size.of(1)] * (len(sizes) - len(aligned)) + aligned
         for position, size in enumerate(reversed(sizes), start=1):
             current = aligned[-position]
-            if current.constant == 1 or (current.constant is None and size.constant not in (None, 1)):
+            simpler = size.constant != 1 if size.constant is not None else size.is_symbol and not current.is_symbol
+            if current.constant == 1 or (current.constant is None and simpler):
                 aligned[-position] = size
     return tuple(aligned)
 

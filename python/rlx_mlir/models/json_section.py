@@ -18,9 +18,10 @@ import numpy as np
 
 from ..errors import UnsupportedError, shortened
 from ..files import Json
+from . import character_map
 from .json_tokenizer import JsonTokenizer, parts_of
 from .normal_form import FORMS, lower_case, tables, word_characters
-from .text_patterns import parsed
+from .text_patterns import may_be_empty, parsed
 from .tokenizer import PRE_TOKENIZERS, TokenType, byte_alphabet
 
 _SPACE = "\u2581"
@@ -29,8 +30,9 @@ _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 _UNMATCHED = 0x80
 #: Flags of added tokens.
 _CONTROL, _NORMALIZED, _LEFT, _RIGHT, _ALONE = 1, 2, 4, 8, 16
-#: Where a space is put first: nowhere, in front of texts before or behind users' tokens are cut out, or of the first.
-_NOWHERE, _NORMAL, _EACH, _FIRST = range(4)
+#: Where a space is put first: nowhere, in front of texts before or behind users' tokens are cut out, of the first,
+#: or of each word between white space, which goes.
+_NOWHERE, _NORMAL, _EACH, _FIRST, _EACH_WORD = range(5)
 _LOWER = "Lowercase"
 #: Pieces that begin with a space each, where there is one.
 _WORDS = " [^ ]*|[^ ]+"
@@ -68,8 +70,8 @@ def described(tokenizer: JsonTokenizer) -> list[object]:
         0,
         sorted(tokenizer.stop_ids),
         [
-            [_added(tokenizer, token, prepended=steps.space == _NORMAL) for token in tokenizer.added],
-            [lower_case() if form == _LOWER else tables(form) for form in steps.forms],
+            [_added(tokenizer, token, steps.space) for token in tokenizer.added],
+            steps.forms,
             steps.space,
             unknown,
             int(bool(model.get("fuse_unk"))),
@@ -131,14 +133,15 @@ def _token(tokenizer: JsonTokenizer, index: int, places: Mapping[str, int]) -> t
     return own, kind | (0 if matched else _UNMATCHED)
 
 
-def _added(tokenizer: JsonTokenizer, token: Mapping[str, Json], *, prepended: bool) -> list[object]:
+def _added(tokenizer: JsonTokenizer, token: Mapping[str, Json], space: int) -> list[object]:
     """An added token: its text, in its form and without the space that is put first, its id, and flags."""
     text, flags = token["content"], 0
     normalizer = tokenizer.library.normalizer
     if token.get("normalized", not token.get("special")):
         flags |= _NORMALIZED
         text = text if normalizer is None else normalizer.normalize_str(text)
-        text = text if tokenizer.kind == "gpt2" else text.replace(_SPACE, " ")[int(prepended) :]
+        if tokenizer.kind != "gpt2" and space != _EACH_WORD:  # words are cut before U+2581 is a space
+            text = text.replace(_SPACE, " ")[int(space == _NORMAL) :]
     flags |= _CONTROL if token.get("special") else 0
     flags |= _ALONE if token.get("single_word") else 0
     flags |= (_LEFT if token.get("lstrip") else 0) | (_RIGHT if token.get("rstrip") else 0)
@@ -149,7 +152,7 @@ class _Steps:
     """What is done with a text before it is merged.
 
     Attributes:
-        forms: that it is brought to, one after the other: some of `FORMS`, and `Lowercase`.
+        forms: that it is brought to, one after the other, as plain data.
         space: where a space is put first.
         patterns: expressions by which it is cut, one after the other.
     """
@@ -157,8 +160,9 @@ class _Steps:
     def __init__(self, document: Mapping[str, Json], *, of_bytes: bool) -> None:
         self._of_bytes = of_bytes
         self._has_spaces = not of_bytes  # U+2581 stands for them otherwise
+        self._makes_spaces = False  # some of them already
         self._is_last = False
-        self.forms: list[str] = []
+        self.forms: list[object] = []
         self.space = _NOWHERE
         self.patterns: list[str] = []
         for step in parts_of(document.get("normalizer")):
@@ -174,15 +178,36 @@ class _Steps:
         kind = step.get("type")
         if kind == "Sequence":
             return
-        # Forms of parts that are alike make spaces of other characters, which must still become U+2581.
-        if (kind in FORMS and self.space == _NOWHERE and (self._of_bytes or self._has_spaces)) or kind == _LOWER:
-            self.forms.append(str(kind))
+        # What makes spaces of other characters does it before they must become U+2581, and before others have.
+        is_early = self.space == _NOWHERE and not self._makes_spaces and (self._of_bytes or self._has_spaces)
+        if kind == _LOWER:
+            self.forms.append(lower_case())
         elif kind == "Prepend" and step.get("prepend") == _SPACE and not self._of_bytes:
             self.space = _NORMAL
         elif kind == "Replace" and self._replaces_spaces(step):
             self._has_spaces = False
+        elif is_early and (form := self._form(step)) is not None:
+            self.forms.append(form)
         else:
             raise _unsupported(f"the normalizer is {shortened(step)}")
+
+    def _form(self, step: Mapping[str, Json]) -> object | None:
+        """A step that doesn't care what spaces are; None of one that isn't known."""
+        kind = step.get("type")
+        if kind in FORMS:
+            return tables(str(kind))
+        if kind == "Precompiled":
+            return character_map.described(step.get("precompiled_charsmap"))
+        if kind == "Strip":
+            return ["strip", int(bool(step.get("strip_left"))), int(bool(step.get("strip_right")))]
+        if kind != "Replace":
+            return None
+        pattern, content = parsed(_expression(step)), str(step["content"])
+        if may_be_empty(pattern):
+            return None
+        if not self._of_bytes and _SPACE in content:
+            self._makes_spaces, content = True, content.replace(_SPACE, " ")
+        return ["replace", pattern, content.encode()]
 
     def _replaces_spaces(self, step: Mapping[str, Json]) -> bool:
         return not self._of_bytes and step.get("pattern") == {"String": " "} and step.get("content") == _SPACE
@@ -195,6 +220,8 @@ class _Steps:
             raise _unsupported(f"the pre-tokenizer goes on behind 'ByteLevel', with {shortened(step)}")
         if kind == "Metaspace" and step.get("replacement") == _SPACE and not self._of_bytes:
             self._metaspace(step)
+        elif kind == "WhitespaceSplit" and self._has_spaces and not self._makes_spaces and self.space == _NOWHERE:
+            self.space = _EACH_WORD
         elif not self._of_bytes:
             # Where each space has become U+2581, nothing is cut at one.
             if self._has_spaces or kind != "Split" or step.get("pattern") != {"String": " "} or step.get("invert"):
@@ -209,10 +236,13 @@ class _Steps:
 
     def _metaspace(self, step: Mapping[str, Json]) -> None:
         scheme = step.get("prepend_scheme", "always" if step.get("add_prefix_space", True) else "never")
-        if self.space != _NOWHERE and scheme != "never":
+        if self.space not in (_NOWHERE, _EACH_WORD) and scheme != "never":
             raise _unsupported(f"a space is put first twice, by {shortened(step)}, too")
+        if self.space == _EACH_WORD and (scheme != "always" or not step.get("split", True)):
+            raise _unsupported(f"not each word begins with a space, by {shortened(step)}")
         self._has_spaces = False
-        self.space = {"never": self.space, "always": _EACH, "first": _FIRST}[scheme]
+        if self.space != _EACH_WORD:
+            self.space = {"never": self.space, "always": _EACH, "first": _FIRST}[scheme]
         self.patterns += [_WORDS] if step.get("split", True) else []
 
 
@@ -225,8 +255,13 @@ def _pattern(step: Mapping[str, Json]) -> str | None:
         return _PUNCTUATION + ("+" if step["behavior"] == "Contiguous" else "")
     if kind != "Split" or step.get("behavior") != "Isolated" or step.get("invert"):
         return None
-    pattern = step.get("pattern") or {}
-    return re.escape(pattern["String"]) if "String" in pattern else pattern.get("Regex")
+    return _expression(step)
+
+
+def _expression(step: Mapping[str, Json]) -> str:
+    """What a step looks for."""
+    pattern = step["pattern"]
+    return re.escape(pattern["String"]) if "String" in pattern else str(pattern["Regex"])
 
 
 __all__ = ["described"]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _SPACE = "\u2581"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+#: What cuts texts at white space, and takes that away.
+_CUT = "WhitespaceSplit"
 #: Kinds of models whose tokens are texts, or bytes.
 _MODELS = ("BPE", "Unigram")
 
@@ -256,10 +258,19 @@ def _without_space(document: Mapping[str, Json]) -> dict[str, Json]:
         found = dict(value)
         for key in ("normalizers", "pretokenizers"):
             if isinstance(value.get(key), list):
-                found[key] = [each for each in map(plain, value[key]) if each is not None]
+                found[key] = [each for each in map(plain, value[key]) if each is not None and each["type"] != _CUT]
         return found
 
     changed = {key: plain(document.get(key)) for key in ("normalizer", "pre_tokenizer")}
+    if any(step.get("type") == _CUT for step in parts_of(document.get("pre_tokenizer"))):
+        # Spaces stay before words that aren't the first one: white space becomes one, and goes behind texts.
+        spaces = {"type": "Replace", "pattern": {"Regex": r"\s+\u2581?"}, "content": " "}
+        last = {"type": "Split", "pattern": {"Regex": r" \z"}, "behavior": "Removed", "invert": False}
+        for key, own, steps in (
+            ("normalizer", "normalizers", [changed["normalizer"], spaces]),
+            ("pre_tokenizer", "pretokenizers", [last, changed["pre_tokenizer"]]),
+        ):
+            changed[key] = {"type": "Sequence", own: [step for step in steps if step]}
     return {**document, **changed}
 
 

@@ -199,4 +199,16 @@ def parsed(expression: str) -> Part:
     return _Parser(expression).whole()
 
 
-__all__ = ["Part", "members", "parsed"]
+def may_be_empty(part: Part) -> bool:
+    """Whether a part matches where there are no characters left."""
+    kind, *inner = part
+    if kind == SEQUENCE:
+        return all(map(may_be_empty, inner))
+    if kind == CHOICE:
+        return any(map(may_be_empty, inner))
+    if kind == REPETITION:
+        return inner[0] == 0 or may_be_empty(inner[2])
+    return bool(kind != CHARACTERS)
+
+
+__all__ = ["Part", "may_be_empty", "members", "parsed"]

@@ -6,19 +6,22 @@ some texts: where none of them cuts all of these as the folder's tokenizer does,
 
 Vocabularies of SentencePiece have merges in a folder, best first, and scores of tokens in a file. A merge that comes
 earlier has the better score, so that the score of a token is the number of its first merge, negated. Files put a space
-in front of texts that begin with one, too, which some folders don't.
+in front of texts that begin with one, too, which some folders don't. Unigrams have their scores in both, and a table of
+what characters become; where a folder does more with texts than files can say, those that are tried differ.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from rlx_mlir.errors import UnsupportedError, shortened
+from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.files import Json
 from rlx_mlir.frontends.huggingface import SETTINGS_KEY, TOKENIZER_KEY
 from rlx_mlir.frontends.model_file import MetadataValue
-from rlx_mlir.models.json_tokenizer import tokenizer_of
+from rlx_mlir.models.json_tokenizer import parts_of, tokenizer_of
 from rlx_mlir.models.tokenizer import IGNORE_MERGES, PRE_TOKENIZERS, Tokenizer, TokenType
 
 _TRIED = (
@@ -53,10 +56,7 @@ def vocabulary_of(metadata: Mapping[str, MetadataValue], rows: int, *, origin: s
     tokenizer = tokenizer_of(metadata, origin=origin)
     document = metadata[TOKENIZER_KEY]
     model = document["model"]
-    if model.get("type", "BPE") != "BPE":
-        raise UnsupportedError(
-            f"{origin}: a file can't have the vocabulary: its 'type' must be BPE, but is {shortened(model.get('type'))}"
-        )
+    is_unigram = model.get("type") == "Unigram"
     tokens, types = list(tokenizer.tokens), [int(kind) for kind in tokenizer.types]
     for index, text in enumerate(tokens):
         if not text:
@@ -64,15 +64,23 @@ def vocabulary_of(metadata: Mapping[str, MetadataValue], rows: int, *, origin: s
     for index in range(len(tokens), rows):
         tokens.append(_UNUSED.format(index))
         types.append(int(TokenType.UNUSED))
+    if is_unigram:
+        if (unknown := model.get("unk_id")) is None:
+            raise UnsupportedError(
+                f"{origin}: a file can't have the vocabulary: of unigrams, one is unknown ('unk_id')"
+            )
+        types[unknown] = int(TokenType.UNKNOWN)
     prefix = "tokenizer.ggml."
     found: dict[str, MetadataValue] = {
-        f"{prefix}model": tokenizer.kind,
+        f"{prefix}model": "t5" if is_unigram else tokenizer.kind,
         f"{prefix}tokens": tokens,
         f"{prefix}token_type": np.array(types, np.int32),
         f"{prefix}add_bos_token": tokenizer.add_bos,
     }
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges") or ()]
-    if tokenizer.kind == "gpt2":
+    if is_unigram:
+        found |= _unigrams(document, len(tokens))
+    elif tokenizer.kind == "gpt2":
         found[f"{prefix}merges"] = merges
     else:
         found[f"{prefix}scores"] = _scores(tokens, merges)
@@ -82,6 +90,9 @@ def vocabulary_of(metadata: Mapping[str, MetadataValue], rows: int, *, origin: s
     ]
     if tokenizer.kind == "llama":
         choices = [{f"{prefix}pre": "default", f"{prefix}add_space_prefix": each} for each in (True, False)]
+    if is_unigram:
+        key = f"{prefix}remove_extra_whitespaces"
+        choices = [{**choice, key: merges} for choice in choices for merges in (True, False)]
     differing = []
     for choice in choices:
         own = {**found, **choice}
@@ -118,6 +129,19 @@ def _scores(tokens: list[str], merges: list[str]) -> np.ndarray:
         cut = merge.find(" ", 1)
         first.setdefault(merge[:cut] + merge[cut + 1 :], number)
     return np.array([-float(first.get(token, len(merges))) for token in tokens], np.float32)
+
+
+def _unigrams(document: Mapping[str, Json], count: int) -> dict[str, MetadataValue]:
+    """The scores of unigrams, 0 of tokens that texts don't become, and the table of what characters become."""
+    scores = [float(score) for _, score in document["model"]["vocab"]]
+    found: dict[str, MetadataValue] = {
+        "tokenizer.ggml.scores": np.array(scores + [0.0] * (count - len(scores)), np.float32)
+    }
+    for step in parts_of(document.get("normalizer")):
+        if step.get("type") == "Precompiled":
+            table = base64.b64decode(step["precompiled_charsmap"])
+            found["tokenizer.ggml.precompiled_charsmap"] = np.frombuffer(table, np.uint8)
+    return found
 
 
 def _differing(one: Tokenizer, other: Tokenizer) -> str | None:

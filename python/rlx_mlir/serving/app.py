@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import InputError, ModelFileError
+from ..errors import InputError, ModelFileError, shortened
 from ..frontends.documents import parse_json
 from . import metrics, replies
 from .answers import Answer, ChatAnswer, CompletionAnswer
@@ -148,10 +148,13 @@ def answered(value: object) -> Response:
     return Response(replies.encode(value), headers=_SAFE, media_type=_JSON)
 
 
-async def _no_route(_request: Request, error: Exception) -> Response:
+async def _no_route(request: Request, error: Exception) -> Response:
     """Where no route fits: 404, 405."""
     assert isinstance(error, HTTPException)
-    message = "there is nothing here" if error.status_code == 404 else error.detail.lower()
+    message = error.detail.lower()
+    if error.status_code == 404:
+        known = ", ".join(route.path for route in request.app.routes if route.path.startswith("/v1/"))
+        message = f"there is nothing at {shortened(request.url.path)}; what there is: {known}"
     return refused(Refusal(error.status_code, message, headers=error.headers))
 
 

@@ -281,8 +281,9 @@ def _messages(given: object) -> list[Mapping[str, Json]]:
         if calls is not None and not isinstance(calls, list):
             rule = f"the 'tool_calls' of message {number} must be a list"
             raise Refusal(400, f"{rule}, but are {shortened(calls)}", param="messages")
-        if not isinstance(content, str | list) and not (content is None and message["role"] == "assistant" and calls):
-            rule = f"the 'content' of message {number} must be a text, or a list of parts"
+        is_given = isinstance(content, str) or (isinstance(content, list) and content)
+        if not is_given and not (content is None and message["role"] == "assistant" and calls):
+            rule = f"the 'content' of message {number} must be a text, or a list of one or more parts"
             raise Refusal(400, f"{rule}, but is {shortened(content)}", param="messages")
         if isinstance(content, list):
             _check_parts(content, number)

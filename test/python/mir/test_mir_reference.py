@@ -15,7 +15,7 @@ import rlx_mlir.semantics.blocks  # noqa: F401 - registers the meaning of blocks
 from rlx_mlir import formats
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.mir import REFERENCES, PackedWeight
-from rlx_mlir.mir.dims import Size, broadcast
+from rlx_mlir.mir.dims import Size, broadcast, minimum
 from rlx_mlir.mir.functions import of_arity
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -645,6 +645,10 @@ def test_broadcast_of_sizes():
     assert broadcast(sizes("b", 1, 8), sizes("s", 1)) == sizes("b", "s", 8)
     assert broadcast(sizes("b"), sizes(4)) == sizes(4)
     assert broadcast(sizes(4), sizes("b")) == sizes(4)
+    shorter = minimum(Size.of("s"), Size.of(128))
+    assert broadcast((shorter,), sizes("s")) == broadcast(sizes("s"), (shorter,)) == sizes("s")
+    assert broadcast((shorter,), (Size.of("s") + 1,)) == (shorter,)
+    assert broadcast((shorter,), sizes(1)) == (shorter,)
     assert broadcast(sizes(0), sizes(1)) == sizes(0)
     assert broadcast(sizes("b"), sizes("c")) == sizes("b")
     assert broadcast() == ()

@@ -3,26 +3,32 @@
 
 from __future__ import annotations
 
+import base64
+import functools
+import io
 import json
 import random
+import struct
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 import tiny_models
 from bundles import rewritten
 from c_api import CError
 from c_runtime import Opened
 from descriptions import Change, set_at
+from sentencepiece import sentencepiece_model_pb2
 from test_json_tokenizer import MADE, byte_level, pieces, read, write
 from test_text_section import PARTS, PLAIN, SAMPLE, compare, opened, texts
 from tokenizers import AddedToken, Tokenizer, normalizers
 
-from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.errors import TokenizerError, UnsupportedError
 from rlx_mlir.frontends.huggingface import FolderMetadata
-from rlx_mlir.models import json_section
+from rlx_mlir.models import character_map, json_section
 from rlx_mlir.models.bundle import TEXT
 from rlx_mlir.models.chat import ChatTemplate
 from rlx_mlir.models.json_tokenizer import JsonTokenizer
@@ -98,6 +104,57 @@ def _of_bytes(document: dict[str, Any]) -> None:
     model["vocab"] += [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
 
 
+@functools.cache
+def _characters(rule: str) -> str:
+    """SentencePiece's table of characters of a rule, in base64."""
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter([SAMPLE]), model_writer=written, model_type="unigram", vocab_size=200,
+        hard_vocab_limit=False, normalization_rule_name=rule, minloglevel=2,
+    )  # fmt: skip
+    own = sentencepiece_model_pb2.ModelProto()
+    own.ParseFromString(written.getvalue())
+    return base64.b64encode(own.normalizer_spec.precompiled_charsmap).decode()
+
+
+def _precompiled(rule: str, *more: dict[str, Any]) -> dict[str, Any]:
+    own = {"type": "Precompiled", "precompiled_charsmap": _characters(rule)}
+    return {"type": "Sequence", "normalizers": [own, *more]}
+
+
+def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+_METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+
+
+def xlm(document: dict[str, Any]) -> None:
+    """As of XLM-R, and older ones of T5."""
+    document["normalizer"] = _precompiled("nmt_nfkc")
+    document["pre_tokenizer"] = _steps({"type": "WhitespaceSplit"}, _METASPACE)
+
+
+def t5(document: dict[str, Any]) -> None:
+    """As of T5, as transformers writes it now."""
+    strip = {"type": "Strip", "strip_left": False, "strip_right": True}
+    document["normalizer"] = _precompiled("nmt_nfkc", strip, _replace({"Regex": " {2,}"}, "\u2581"))
+    document["pre_tokenizer"] = _METASPACE
+
+
+def _albert(document: dict[str, Any]) -> None:
+    """Quotes become others before characters do, which are folded; spaces that are many become one."""
+    quotes = [_replace({"String": "``"}, '"'), _replace({"String": "''"}, '"')]
+    strip = {"type": "Strip", "strip_left": True, "strip_right": False}
+    own = _precompiled("nmt_nfkc_cf", strip, _replace({"Regex": r"\s{2,}"}, " "))["normalizers"]
+    document["normalizer"] = {"type": "Sequence", "normalizers": [*quotes, {"type": "Lowercase"}, *own]}
+
+
+def _mapped(document: dict[str, Any]) -> None:
+    """Bytes of characters that became others."""
+    document["normalizer"] = _precompiled("nfkc")
+
+
 _KINDS: dict[str, tuple[str, Change | None]] = {
     **{name: (name, None) for name in MADE},
     "lower": ("byte-level", _normalized("NFKC", "Lowercase")),
@@ -106,6 +163,10 @@ _KINDS: dict[str, tuple[str, Change | None]] = {
     "alike": ("always", _normalized("Lowercase", "NFKC")),
     "unigram-bytes": ("unigram", _of_bytes),
     "unigram-lower": ("unigram", _normalized("NFKC", "Lowercase")),
+    "xlm": ("unigram", xlm),
+    "t5": ("unigram", t5),
+    "albert": ("unigram", _albert),
+    "mapped": ("byte-level", _mapped),
     "qwen": ("byte-level", _qwen),
     "digits": ("byte-level", _digits),
     "runs": ("byte-level", _runs),
@@ -194,6 +255,71 @@ def test_texts_are_composed_as_the_library_does(tiny_bundle: Path, tmp_path: Pat
             rng.choice((rng.choice(parted), rng.choice("aeAk"))) + "".join(rng.choices(marks, k=2)) for _ in range(40)
         )
         assert own.tokenize(text) == tokenizer.tokenize(text), repr(text)
+
+
+#: Characters that stand together by each of Unicode's rules, and some that don't.
+_TOGETHER = (
+    *("\u0300", "\u0301", "\u0344", "\u200d", "\u0915", "\u0958", "\u094d", "\u093c", "\u0903", "\u0600", "\u0d4e"),
+    *("\xa9", "\xae", "\u203c", "\u2122", "\U0001f600", "\U0001f1e6", "\u1100", "\u1161", "\u11a8", "\uac00", "\uac01"),
+    *(
+        "a",
+        "\uff41",
+        "\uff76",
+        "\uff9e",
+        "\u3131",
+        "\ufb01",
+        "\u00bd",
+        "\r",
+        "\n",
+        "\0",
+        "\x01",
+        "\u200b",
+        "\u00ad",
+        "\ufdfa",
+    ),
+    *("\u2581", " ", "\u3000", "\u0e33", "\u0eb3", "\U00016d63", "\U00016d67", "\u1cf5", "\ue000", "\U000e0001"),
+)
+
+
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nfkc_cf"])
+def test_characters_become_what_the_library_says(tiny_bundle: Path, tmp_path: Path, rule: str) -> None:
+    """Of clusters of any characters: bytes of the text are those that a vocabulary of bytes gives tokens to."""
+    document = _made("byte-level")
+    document["normalizer"] = _precompiled(rule)
+    document["model"]["merges"] = []
+    own = opened(tiny_bundle, tmp_path, FolderMetadata(write(tmp_path / "f", document, bos_token="<s>"), {}))
+    library = Tokenizer.from_str(json.dumps(document))
+    rng = random.Random(rule)
+    for code in range(0x110000):
+        if not 0xD800 <= code < 0xE000 and (code < 0x3400 or rng.random() < 0.02):
+            text = chr(code) + "".join(rng.choices(_TOGETHER, k=2))
+            assert own.tokenize(text, 3) == library.encode(text, add_special_tokens=False).ids, repr(text)
+    for _ in range(3000):
+        text = "".join(rng.choices(_TOGETHER, k=rng.randint(1, 6)))
+        assert own.tokenize(text, 3) == library.encode(text, add_special_tokens=False).ids, repr(text)
+
+
+@pytest.mark.parametrize(
+    ("packed", "message"),
+    [
+        (None, "must be the size of a trie"),
+        ("AAA", "must be the size of a trie"),
+        (base64.b64encode(bytes([8, 0, 0, 0, 0, 0, 0, 0])).decode(), "must be the size of a trie"),
+        (base64.b64encode(bytes([4, 0, 0, 0, 0, 0, 0, 0, 255])).decode(), "must be UTF-8"),
+        # Of an entry for the byte 1, whose text is behind all of them.
+        (base64.b64encode(struct.pack("<5I", 16, 0, 2 << 10 | 1 << 8 | 1, 0, 9)).decode(), "a text at byte"),
+    ],
+)
+def test_tables_of_characters_that_are_broken(packed: str | None, message: str) -> None:
+    with pytest.raises(TokenizerError, match=message):
+        character_map.described(packed)
+
+
+def test_tries_that_share_their_units_end() -> None:
+    """Each node's children are all of the others."""
+    units = [0, *((byte ^ 0) << 10 | byte for byte in range(1, 256))]
+    with pytest.raises(TokenizerError, match="more entries than units"):
+        character_map.described(base64.b64encode(struct.pack("<257I", 1024, *units)).decode())
 
 
 def test_tables_compose_every_character() -> None:

@@ -174,6 +174,30 @@ def test_attention_with_a_past() -> None:
     close(y, attention(q, k, v, causal(S, S + 3)))
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("kinds", [(np.uint8, np.int8), (np.int8, np.uint8)])
+def test_attention_of_bytes(kinds: tuple[Any, Any], zeros: bool) -> None:
+    """The product is exact; with a past, a mask of keys, and scales of each column."""
+    x, weight = (
+        RANDOM.integers(20, 90, shape).astype(kind) for shape, kind in zip([(B, S, H), (H, 3 * H)], kinds, strict=True)
+    )
+    bias, past, scale = normal(3 * H), normal(2, B, HEADS, 3, D), np.float32(0.03)
+    scales = np.abs(normal(3 * H)) / 99 + np.float32(1e-4)
+    points = [np.array(61, kinds[0]), np.array(43, kinds[1])] if zeros else ["", ""]
+    keys = np.ones((B, S + 3), np.int32)
+    keys[0, 5:] = 0
+    shapes = {"x": ["b", "s", H], "past": [2, "b", HEADS, "p", D], "m": ["b", "t"]}
+    operands = ["x", weight, bias, scale, scales, "m", *points, "past"]
+    given = {"x": x, "past": past, "m": keys}
+    y, present = run("QAttention", given, operands, 2, shapes, num_heads=HEADS)
+    less = [own.astype(np.int64) - (int(point) if zeros else 0) for own, point in zip((x, weight), points, strict=True)]
+    joined_ = (less[0] @ less[1]).astype(np.float32) * (scale * scales) + bias
+    q, k, v = (split(part) for part in np.split(joined_, 3, -1))
+    k, v = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
+    close(present, np.stack([k, v]))
+    close(y, attention(q, k, v, np.where(keys[:, None, None] == 0, -np.inf, 0)))
+
+
 @pytest.mark.parametrize("mask", ["none", "keys", "bias", "both", "past"])
 @pytest.mark.quick(3)
 def test_attention_of_three_operands(mask: str) -> None:

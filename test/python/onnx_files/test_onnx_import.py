@@ -177,6 +177,43 @@ def test_arithmetic_on_shapes_is_done_while_reading() -> None:
     assert read.module.outputs[y].shape == ("floordiv(n, 2)", 2, 3)
 
 
+def test_ranges_are_of_the_type_of_a_size() -> None:
+    """As the exporter of PyTorch writes them: bounds are floats that become integers like a size."""
+    b = Builder()
+    size = b.node("Squeeze", b.node("Shape", "x", start=1, end=2))
+    first, step = (b.node("CastLike", np.array(own, np.float32), size) for own in (0, 2))
+    y = b.node("Range", first, size, step)
+    like = b.node("CastLike", np.array([1.5, -1.5], np.float32), "x")  # of what isn't known, the type is
+    model = b.model({"x": (np.int32, ["b", "s"])}, [y, like], 17, types=[TensorProto.INT64, TensorProto.INT32])
+    for length in (0, 1, 7, 8):
+        read = check(model, {"x": np.zeros((2, length), np.int32)})
+    assert [node.op for node in read.module.nodes()].count("mir.cast") == 0
+
+
+def test_of_sizes_that_must_be_equal_a_symbol_stays() -> None:
+    """A mask of 9 positions is sliced to those that there are; heads are joined behind it."""
+    b = Builder()
+    length = b.node("Shape", "x", start=2, end=3)
+    mask = b.node("Slice", np.tri(9, dtype=bool)[None], np.array([0]), length, np.array([2]))
+    mask = b.node("Slice", mask, np.array([0]), length, np.array([1]))
+    masked = b.node("Where", mask, "x", np.float32(0))
+    heads = b.node("Concat", np.array([-1]), length, axis=0)
+    model = b.model({"x": (np.float32, ["b", 3, "s", "s"])}, [b.node("Reshape", masked, heads)], 17)
+    for size in (1, 4, 9):
+        check(model, {"x": np.random.default_rng(size).standard_normal((2, 3, size, size), np.float32)})
+
+
+def test_the_one_element_of_a_dimension_is_taken_by_sizes() -> None:
+    """As models do that take the last positions of biases, of which there is one row."""
+    b = Builder()
+    length = b.node("Shape", "x", start=1, end=2)
+    first = b.node("Max", b.node("Sub", np.array([1]), length), np.array([0]))
+    bias = b.node("Slice", np.arange(1, dtype=np.float32)[:, None] + 2, first, np.array([2**31]), np.array([0]))
+    model = b.model({"x": (np.float32, ["b", "s"])}, [b.node("Add", b.node("Transpose", "x"), bias)], 17)
+    for size in (1, 2, 7):
+        check(model, {"x": np.ones((3, size), np.float32)})
+
+
 def test_as_many_largest_elements_as_sizes_say() -> None:
     """All of a symbolic dimension, half of them, and a number of them."""
     b = Builder()

@@ -190,6 +190,18 @@ def test_images_at_places() -> None:
 
     each(read, IMAGES, grid)
 
+    def cubic(x: Any, g: Any) -> Any:
+        return [
+            F.grid_sample(x, g, mode="bicubic", padding_mode=padding, align_corners=corners)
+            for padding in ("zeros", "border", "reflection")
+            for corners in (False, True)
+        ]
+
+    each(cubic, IMAGES, grid)
+    places = torch.rand(2, 2, 3, 4, 3, generator=torch.Generator().manual_seed(1)) * 6 - 3
+    each(lambda x, g: F.grid_sample(x, g, padding_mode="reflection", align_corners=False), VOLUMES, places)
+    each(lambda x, g: F.grid_sample(x, g, mode="nearest", align_corners=True), VOLUMES, places)
+
 
 def test_padding() -> None:
     each(lambda x: [F.pad(x, (2, 1, 1, 3), mode=mode) for mode in ("reflect", "replicate", "circular")], IMAGES)

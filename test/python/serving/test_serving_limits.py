@@ -76,6 +76,7 @@ WRONG: tuple[tuple[dict[str, Any], str | None, str], ...] = (
     ({"messages": "hello"}, "messages", "one or more messages, but is 'hello'"),
     ({"messages": [{"role": "cat", "content": "x"}]}, "messages", "a 'role' of system"),
     ({"messages": [{"role": "user"}]}, "messages", "the 'content' of message 0 must be a text"),
+    ({"messages": [{"role": "user", "content": []}]}, "messages", "a list of one or more parts, but is []"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "models read text alone"),
     ({"messages": [{"role": "assistant", "tool_calls": {}}]}, "messages", "must be a list"),
     ({"messages": [{"role": "assistant", "tool_calls": [5]}]}, "messages", "needs a 'function'"),
@@ -164,7 +165,10 @@ def test_wrong_completions(client: httpx.Client) -> None:
 
 
 def test_paths_methods_types_and_models(client: httpx.Client) -> None:
-    assert error_of(client.get("/v2"), 404)["type"] == "invalid_request_error"
+    missing = error_of(client.post("/v1/responses", json={}), 404)
+    assert missing["type"] == "invalid_request_error"
+    assert missing["message"].startswith("there is nothing at '/v1/responses'; what there is: /v1/models, ")
+    assert "/v1/chat/completions" in missing["message"]
     assert error_of(client.get(CHATS), 405)
     assert error_of(client.post("/health"), 405)
     assert error_of(client.post(CHATS, content="{}", headers={"content-type": "text/plain"}), 415)

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 MOST_CONSTANT = 16
 #: The oldest and the newest version of the standard operators that files may ask for.
 OLDEST, NEWEST = 7, 28
+#: Operators that are folded by the shapes of operands alone, and by these or element types.
+_OF_SHAPES = frozenset({"Shape", "Size"})
+_OF_SHAPES_AND_TYPES = _OF_SHAPES | {"CastLike"}
 #: Functions within functions that are expanded.
 MOST_NESTED = 32
 
@@ -355,7 +358,7 @@ class Importer:
         for thing in call.inputs:
             if thing is None:
                 arrays.append(None)
-            elif isinstance(thing, Several) or (thing.array is None and call.op not in ("Shape", "Size")):
+            elif isinstance(thing, Several) or (thing.array is None and call.op not in _OF_SHAPES_AND_TYPES):
                 return None
             else:
                 arrays.append(thing.array)
@@ -373,7 +376,7 @@ class Importer:
         if call.op == "Cast":
             return NUMPY.get(call.integer("to", 0))
         typed = [thing.dtype for thing in call.inputs if isinstance(thing, Tensor)]
-        return typed[-1] if typed and call.op not in ("Shape", "Size") else None
+        return typed[-1] if typed and call.op not in _OF_SHAPES else None
 
     def _rooted(self, found: Sequence[Thing | None], inputs: Sequence[Thing | None]) -> list[Thing | None]:
         """The results, with the model's inputs that they are computed of noted."""

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.frontends import indexing
+from rlx_mlir.frontends import indexing, windows
+from rlx_mlir.frontends.windows import Windows
 from rlx_mlir.hir.values import Value
 from rlx_mlir.pytorch.graph import Dimension, Importer, Operand, Results, Unhandled, handles, size_of, static, whole
 
@@ -243,15 +244,6 @@ def col2im(
     stride: Sequence[int],
 ) -> Value:
     """Windows [N, C kH kW, L] added up to the images [N, C, H, W] that they are of."""
-    m, (height, width) = im.m, (static(own, "the size of an image") for own in size)
-    places = []
-    for length, own, step, pad, apart in zip((height, width), kernel, stride, padding, dilation, strict=True):
-        count = (length + 2 * pad - apart * (own - 1) - 1) // step + 1
-        place = np.arange(own)[:, None] * apart + np.arange(count) * step - pad
-        places.append(np.where((place >= 0) & (place < length), place, -1))
-    rows, columns = places[0][:, None, :, None], places[1][None, :, None, :]
-    flat = np.where((rows < 0) | (columns < 0), -1, rows * width + columns).reshape(-1)
-    shape = im.shape()
-    entries = m.reshape(x, [*shape[:-2], len(flat)])
-    found = m.scatter_add(entries, m.constant(flat.astype(np.int64)), height * width, len(shape) - 2)
-    return im.reshaped(found)
+    over = Windows(tuple(kernel), tuple(stride), tuple(dilation), tuple((own, own) for own in padding))
+    image = [static(own, "the size of an image") for own in size]
+    return im.reshaped(windows.added(im.m, x, over, image))

@@ -7,39 +7,14 @@ known, so that calls may decide about them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rlx_mlir.frontends import functions, positions
+from rlx_mlir.frontends import functions, positions, sampling
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.pytorch.graph import Dimension, Handler, Importer, Unhandled, handles, size_of
-
-#: How many neighbours are before a place, and the weights of all, of how far it is behind the one before.
-_Weights = tuple[int, Callable[[Value], list[Value]]]
-_CUBIC = -0.75
-
-
-def _linear(t: Value) -> list[Value]:
-    return [1.0 - t, t]
-
-
-def _cubic(t: Value) -> list[Value]:
-    """Keys' convolution (1981) with a = -0.75, of the neighbours at -1, 0, 1 and 2."""
-    a = _CUBIC
-
-    def near(d: Value) -> Value:
-        return ((a + 2) * d - (a + 3)) * d * d + 1.0
-
-    def far(d: Value) -> Value:
-        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
-    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
-
-
-_KINDS: dict[str, _Weights] = {"linear": (0, _linear), "cubic": (1, _cubic)}
+from rlx_mlir.pytorch.graph import Dimension, Handler, Importer, handles, size_of
 
 
 def _apart(im: Importer, own: Size, wanted: Size, scale: float | None, corners: bool) -> Value:
@@ -77,7 +52,7 @@ def _dimensions(
 
 def _resized(im: Importer, x: Value, kind: str, corners: bool, scales: list[float | None]) -> Value:
     m, dtype = im.m, im.dtype()
-    before, weights = _KINDS[kind]
+    before, weights = sampling.KINDS[kind]
     word = "f64" if dtype == "f64" else "f32"
     wide = im.cast(x, word)
     for axis, own, wanted, rows, scale in _dimensions(im, x, scales):
@@ -168,49 +143,15 @@ for _name in ("upsample_nearest{}d", "_upsample_nearest_exact{}d"):
 # -- places that are given -----------------------------------------------------------------------------------------
 
 
-@handles("aten.grid_sampler_2d.default")
+@handles("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
 def grid_sampler(im: Importer, x: Value, grid: Value, mode: int, padding: int, corners: bool) -> Value:
-    """Images [N, C, H, W] at places (x, y) of a grid [N, P, Q, 2], from -1 to 1: [N, C, P, Q].
+    """Images [N, C, H, W] at places (x, y) of a grid [N, P, Q, 2], from -1 to 1: [N, C, P, Q]; volumes alike.
 
-    Bilinear (mode 0) or the nearest pixel (1); outside is 0 (padding 0) or the pixel at the border (1).
+    The operator's numbers of modes are 0 for linear, 1 for the nearest pixel, 2 for cubic; those of what is outside
+    are places in `sampling.PADDINGS`.
     """
-    m, word = im.m, im.dtype()
-    if mode not in (0, 1) or padding not in (0, 1):
-        raise Unhandled("cubic weights, or reflections")
-    sizes = [size_of(size) for size in x.shape[-2:]]
-    places = []
-    for number, size in ((1, sizes[0]), (0, sizes[1])):
-        own = im.reshaped(m.narrow(grid, -1, number, 1), list(grid.shape[:3]))
-        length = im.scalar(size, word)
-        place = (own + 1.0) * 0.5 * (length - 1.0) if corners else ((own + 1.0) * length - 1.0) * 0.5
-        if padding == 1:
-            place = m.minimum(m.maximum(place, 0.0), length - 1.0)
-        places.append(place)
-    if mode == 1:
-        return _pixels(im, x, sizes, [m.round(place) for place in places])
-    first = [functions.floor(m, place) for place in places]
-    behind = [place - at for place, at in zip(places, first, strict=True)]
-    total: Value | None = None
-    for down, right in product((0, 1), (0, 1)):
-        weight = (behind[0] if down else 1.0 - behind[0]) * (behind[1] if right else 1.0 - behind[1])
-        pixels = _pixels(im, x, sizes, [first[0] + float(down), first[1] + float(right)])
-        part = pixels * m.reshape(weight, [grid.shape[0], 1, *grid.shape[1:3]])
-        total = part if total is None else total + part
-    assert total is not None
-    return total
-
-
-def _pixels(im: Importer, x: Value, sizes: Sequence[Size], at: Sequence[Value]) -> Value:
-    """Pixels [N, C, P, Q] of images, at rows and columns [N, P, Q] that are whole numbers; 0 outside."""
-    m, (n, c) = im.m, x.shape[:2]
-    inside: Value | None = None
-    for place, size in zip(at, sizes, strict=True):
-        own = m.bitwise_and(m.ge(place, 0.0), m.lt(place, im.scalar(size, im.dtype())))
-        inside = own if inside is None else m.bitwise_and(inside, own)
-    assert inside is not None
-    row, column = (_within(im, place, size) for place, size in zip(at, sizes, strict=True))
-    flat = m.reshape(row * im.scalar(sizes[1], "i64") + column, [n, -1])
-    area = positions.words([sizes[0] * sizes[1]])[0]
-    pixels = m.gather(m.transpose(m.reshape(x, [n, c, area]), [0, 2, 1]), flat, 1, batch_dims=1)
-    found = m.reshape(m.transpose(pixels, [0, 2, 1]), [n, c, *at[0].shape[1:]])
-    return m.where(m.reshape(inside, [n, 1, *at[0].shape[1:]]), found, im.number(0, im.dtype()))
+    word = "f64" if im.dtype() == "f64" else "f32"
+    kind = ("linear", "nearest", "cubic")[mode]
+    wide, places = im.cast(x, word), im.cast(grid, word)
+    found = sampling.sampled(im.m, wide, places, kind, sampling.PADDINGS[padding], corners=corners, number=im.scalar)
+    return im.reshaped(im.cast(found, im.dtype()))

@@ -85,6 +85,8 @@ def _sliced(im: Importer, x: Value, dim: int, start: Bound, end: Bound, step: in
         return im.m.narrow(x, axis, max(first + size, 0) if first < 0 else min(first, size), int(length))
     if isinstance(stop, int) and stop > 2**62:
         stop = None
+    if size == 1:  # of bounds that calls decide: the exporter has seen that the element is taken, and broadcasts it
+        length = 1
     return im.m.slice(x, axis, begin, stop, step, length=length)
 
 

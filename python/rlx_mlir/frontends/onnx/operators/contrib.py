@@ -16,6 +16,7 @@ from ..types import is_integer
 from .attention import heads_first, heads_last, mask_shape
 from .indexing import counted
 from .norms import layer_normed, rms_normed
+from .quantisation import integer_product
 
 _I32 = np.dtype(np.int32)
 
@@ -242,28 +243,46 @@ def _masked_attention(
 
 @operator("Attention", domain=MICROSOFT)
 def _attention(call: Call) -> list[Tensor | None]:
-    m, heads = call.m, call.integer("num_heads", 0)
+    m = call.m
     if call.flag("do_rotary") or call.has(6):
         raise Refused("rotations and shared buffers of the past within the operator")
+    x = m.matmul(call.value(0), call.value(1))
+    x = m.add(x, call.value(2)) if call.has(2) else x
+    return _of_joined(call, x, mask=3, past=4, bias=call.maybe_value(5))
+
+
+@operator("QAttention", domain=MICROSOFT)
+def _quantised_attention(call: Call) -> list[Tensor | None]:
+    """The same with bytes for x and the weight, whose product is exact before it is scaled."""
+    m = call.m
+    if call.flag("do_rotary") or call.flag("past_present_share_buffer"):
+        raise Refused("rotations and shared buffers of the past within the operator")
+    total = m.cast(integer_product(call, 0, 1, 6, 7), np.float32)
+    x = m.mul(total, m.mul(call.value(3), call.value(4)))
+    return _of_joined(call, m.add(x, call.value(2)), mask=5, past=8, bias=None)
+
+
+def _of_joined(call: Call, x: Value, *, mask: int, past: int, bias: Value | None) -> list[Tensor | None]:
+    """Attention of queries, keys and values that are beside each other in x [B, S, W]; `mask` and `past` are numbers of
+    operands."""
+    m, heads = call.m, call.integer("num_heads", 0)
     batch, length, _ = call.shape(0)
     width = call.shape(1)[1].constant
     if width is None:
         raise Refused("a weight whose size calls decide")
     sizes = call.ints("qkv_hidden_sizes", [width // 3] * 3)
-    x = m.matmul(call.value(0), call.value(1))
-    x = m.add(x, call.value(2)) if call.has(2) else x
     starts = [0, sizes[0], sizes[0] + sizes[1]]
     parts = [m.narrow(x, 2, start, size) for start, size in zip(starts, sizes, strict=True)]
     q, k, v = (heads_first(call, part, heads) for part in parts)
     present: Value | None = None
-    if call.has(4):
-        past = call.value(4)
-        shape = Tensor.running(past).shape
-        k, v = (m.concat([call.reshaped(m.narrow(past, 0, i, 1), shape[1:]), own], 2) for i, own in enumerate((k, v)))
+    if call.has(past):
+        before = call.value(past)
+        shape = Tensor.running(before).shape
+        k, v = (m.concat([call.reshaped(m.narrow(before, 0, i, 1), shape[1:]), own], 2) for i, own in enumerate((k, v)))
     if call.wants(1):
         present = m.concat([call.reshaped(own, [1, *Tensor.running(own).shape]) for own in (k, v)], 0)
-    mask = _mask(call, 3, batch, length, Tensor.running(k).shape[2])
-    y = _masked_attention(call, q, k, v, mask, call.maybe_value(5), call.flag("unidirectional"))
+    seen = _mask(call, mask, batch, length, Tensor.running(k).shape[2])
+    y = _masked_attention(call, q, k, v, seen, bias, call.flag("unidirectional"))
     return [call.out(heads_last(call, y)), None if present is None else call.out(present)]
 
 

@@ -337,7 +337,16 @@ def _where(call: Call, condition: Array, a: Array, b: Array) -> Array | None:
 
 @fold("Cast")
 def _cast(call: Call, x: Array) -> Array | None:
-    dtype = NUMPY.get(call.integer("to", 0))
+    return _converted(x, NUMPY.get(call.integer("to", 0)))
+
+
+@fold("CastLike")
+def _cast_like(call: Call, x: Array | None, like: Array | None) -> Array | None:
+    return None if x is None else _converted(x, call.dtype(1))
+
+
+def _converted(x: Array, dtype: np.dtype | None) -> Array | None:
+    """Known elements in another element type; None where that is left to run time."""
     if _is_sizes(x):
         return x if dtype is not None and dtype.kind in "i" and dtype.itemsize >= 4 else None
     if dtype is None or dtype in SMALL or x.dtype in SMALL or dtype.itemsize == 1:

@@ -201,7 +201,11 @@ def _one_slice(call: Call, x: Value, axis: int, start: Size, stop: Size, step: i
     if first is None and last is None and step == 1:
         return x
     begin, end = (None if own is None else plain([own])[0] for own in (first, last))
-    return call.m.slice(x, axis, begin, end, step)
+    # Of one element, bounds that calls decide leave it, or nothing is computed: what follows broadcasts it.
+    decided = (
+        total.constant == 1 and step == 1 and any(own is not None and own.constant is None for own in (first, last))
+    )
+    return call.m.slice(x, axis, begin, end, step, length=1 if decided else None)
 
 
 def _bound(bound: Size, total: Size, step: int, first: bool) -> Size | None:
