@@ -136,7 +136,7 @@ def test_the_context_bounds_generation(tiny_llama: Path, monkeypatch: pytest.Mon
         assert (caught.value.requested, caught.value.limit) == (9, 8)
     with monkeypatch.context() as patch:
         patch.setattr(model, "config", dataclasses.replace(model.config, context=8))
-        with pytest.raises(ContextLengthError, match="8 positions, and the model was made for no more$"):
+        with pytest.raises(ContextLengthError, match=r"8 positions, and the model was made for no more$"):
             model.generate([5] * 9)
 
 
