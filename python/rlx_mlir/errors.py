@@ -54,9 +54,9 @@ def shortened(value: object, length: int = 80) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
-def reason_of(error: BaseException) -> str:
-    """What an error says in messages that name the file themselves: of the system's, neither number nor path."""
-    return str(getattr(error, "strerror", None) or error)
+def reason_of(error: BaseException, path: str | os.PathLike[str] = "") -> str:
+    """What an error says in messages that name its file themselves: of the system's, neither number nor path."""
+    return str(getattr(error, "strerror", None) or error).removeprefix(f"{os.fspath(path)}: ")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -314,36 +314,36 @@ class GradientWarning(UserWarning):
 
 
 __all__ = [
-    "BudgetError",
-    "BuildError",
-    "CacheError",
-    "ChatTemplateError",
-    "CompileError",
-    "ContextLengthError",
-    "DeviceError",
-    "DeviceFaultError",
-    "DeviceMemoryError",
-    "DownloadError",
-    "DriverMissingError",
-    "DriverTooOldError",
-    "ExecutionError",
-    "GGUFError",
-    "GradientWarning",
-    "InputError",
-    "ModelFileError",
-    "NoDeviceError",
-    "NumericError",
-    "OnnxError",
-    "OnnxUnsupportedError",
-    "PassError",
-    "QueueFullError",
     "RlxError",
-    "SafetensorsError",
-    "StablehloError",
-    "StablehloUnsupportedError",
+    "BuildError",
     "StageError",
+    "CompileError",
+    "PassError",
+    "NumericError",
     "TimeLimitError",
-    "TokenizerError",
     "UnsupportedError",
+    "OnnxUnsupportedError",
+    "StablehloUnsupportedError",
+    "ExecutionError",
+    "DeviceError",
+    "DriverMissingError",
+    "NoDeviceError",
+    "DriverTooOldError",
     "WrongDeviceError",
+    "DeviceMemoryError",
+    "DeviceFaultError",
+    "QueueFullError",
+    "CacheError",
+    "InputError",
+    "ContextLengthError",
+    "BudgetError",
+    "GGUFError",
+    "ModelFileError",
+    "SafetensorsError",
+    "OnnxError",
+    "StablehloError",
+    "TokenizerError",
+    "ChatTemplateError",
+    "DownloadError",
+    "GradientWarning",
 ]

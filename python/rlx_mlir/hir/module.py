@@ -22,6 +22,7 @@ from rlx_mlir.hir.inspect import inspect
 from rlx_mlir.hir.segments import Segments
 from rlx_mlir.hir.types import DTypeLike, Options, first_message
 from rlx_mlir.hir.values import Operand, Value
+from rlx_mlir.locations import describe_location
 from rlx_mlir.mir.dims import Size, check_symbol
 from rlx_mlir.rewriting import operations, run_pipeline
 from rlx_mlir.runtime.shown import preformatted
@@ -636,4 +637,14 @@ def _parse_error(error: ir.MLIRError, path: Path | None = None, text: object = "
         return "\n  ".join([f"{where} has operations that don't exist", *unknown])
     if not diagnostics:
         return f"{where} doesn't parse: {error}"
-    return f"{where} doesn't parse: {diagnostics[0].location}: {diagnostics[0].message}"
+    first = diagnostics[0]
+    # Verifiers show the operation; the parser has none yet.
+    wrong = "isn't valid" if any(note.message.startswith("see current op") for note in first.notes) else "doesn't parse"
+    location = first.location
+    if not location.is_a_file():
+        return f"{where} {wrong}: {describe_location(location) or 'somewhere'}: {first.message}"
+    line, column = location.start_line, location.start_col
+    if path is not None and location.filename == str(path):
+        return f"{path}:{line}:{column}: {wrong}: {first.message}"
+    own = "" if location.filename == "-" else f"{location.filename}: "  # what the text says of its operations
+    return f"{where} {wrong}: {own}line {line}, column {column}: {first.message}"

@@ -245,12 +245,18 @@ class Core(checks.Unpicklable):
             raise InputError(f"a token id must be in [0, {self.config.vocab}), but {array[at]} is at position {at}")
         if array.size > self.context:
             raise ContextLengthError(
-                f"{what} has {array.size} tokens, but the context has {self.context} positions; load the model with "
-                f"a larger 'context' (its own is {self.config.context})",
+                f"{what} has {array.size} tokens, but the context has {self.context} positions{self.larger_context}",
                 requested=int(array.size),
                 limit=self.context,
             )
         return [int(index) for index in array]
+
+    @property
+    def larger_context(self) -> str:
+        """What errors say after the number of positions: that there can be more, or can't."""
+        if self.context < self.config.context:
+            return f"; load the model with a larger 'context' (its own is {self.config.context})"
+        return ", and the model was made for no more"
 
     def note(self, **values: Option) -> Stats:
         """Keeps what a call took: fields of `Stats`."""

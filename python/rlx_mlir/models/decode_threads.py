@@ -197,7 +197,7 @@ def _kept(path: Path) -> dict[int, float] | None:
     except FileNotFoundError:
         return None
     except (OSError, RlxError) as error:
-        log.warning("ignoring measured rates %s: %s", path, reason_of(error))
+        log.warning("ignoring measured rates %s: %s", path, reason_of(error, path))
         return None
 
 
@@ -207,7 +207,7 @@ def _keep(path: Path, parts: Mapping[str, object], rates: Mapping[int, float]) -
         make_private(path.parent)
         write_atomically(path, json.dumps({"key": dict(parts), "rates": rates}, indent=1).encode(), private=True)
     except (OSError, CacheError) as error:
-        log.warning("can't write measured rates to %s: %s", path, reason_of(error))
+        log.warning("can't write measured rates to %s: %s", path, reason_of(error, path))
 
 
 __all__ = [

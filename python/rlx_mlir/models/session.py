@@ -510,7 +510,7 @@ class Session(checks.Unpicklable):
         if len(ids) > self.room:
             raise ContextLengthError(
                 f"a session of {len(self._tokens)} tokens has room for {self.room} more of {self.model.context} "
-                f"positions, but got {len(ids)}; load the model with a larger 'context'",
+                f"positions, but got {len(ids)}{self.model.larger_context}",
                 requested=len(self._tokens) + len(ids),
                 limit=self.model.context,
             )

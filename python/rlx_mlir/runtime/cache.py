@@ -104,7 +104,7 @@ def find(key: str) -> Artifact | None:
     except FileNotFoundError:
         return None
     except (OSError, RlxError) as error:
-        log.warning("ignoring cache entry %s: %s", path, reason_of(error))
+        log.warning("ignoring cache entry %s: %s", path, reason_of(error, path))
         return None
 
 

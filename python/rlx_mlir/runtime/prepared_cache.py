@@ -113,7 +113,7 @@ def find(path: Path, parts: Mapping[str, object], *, own: bool = True) -> Prepar
     except FileNotFoundError:
         return None
     except (OSError, RlxError) as error:
-        log.warning("ignoring prepared weights %s: %s", path, reason_of(error))
+        log.warning("ignoring prepared weights %s: %s", path, reason_of(error, path))
         return None
     if own:
         with contextlib.suppress(OSError):  # another user's, such as root's

@@ -71,7 +71,7 @@ def find(parts: Parts, known: Callable[[], Mapping[str, range]]) -> Chosen:
     except FileNotFoundError:
         return {}
     except (OSError, RlxError) as error:
-        log.warning("ignoring measured choices %s: %s", path, reason_of(error))
+        log.warning("ignoring measured choices %s: %s", path, reason_of(error, path))
         return {}
 
 

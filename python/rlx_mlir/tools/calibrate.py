@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlx_mlir.tools.modules import read_module
-from rlx_mlir.tools.options import OutputOption, progress, read_arrays, write_text
+from rlx_mlir.tools.options import OutputOption, check_output, progress, read_arrays, write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +49,7 @@ def calibrate(
     """Compile a module, run it over a data set, and print it with the ranges of its products."""
     from rlx_mlir.calibration import calibrate as find_ranges
 
+    check_output(output)
     own = read_module(module)
     with progress() as say:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typer.core import TyperGroup
 
 from rlx_mlir.activations import way_of
 from rlx_mlir.errors import InputError, did_you_mean, reason_of
-from rlx_mlir.paths import write_output
+from rlx_mlir.paths import check_place, write_output
 from rlx_mlir.tools.modules import is_module_file, read_module
 
 if TYPE_CHECKING:
@@ -343,6 +344,14 @@ def writing(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{target} cannot be written: {reason_of(error)}") from None
+
+
+def check_output(target: Path | None) -> None:
+    """Raises InputError where a file couldn't be written, before what is to be written in it takes long to make."""
+    if target is None or (target.exists() and not target.is_dir() and os.access(target, os.W_OK)):
+        return
+    with writing(target):
+        check_place(target)
 
 
 def write_text(text: str, output: Path | None) -> None:

@@ -13,7 +13,16 @@ from rlx_mlir.activations import way_of
 from rlx_mlir.paths import write_output
 from rlx_mlir.tools.loading import Loading, takes_options
 from rlx_mlir.tools.modules import is_module_file, read_module
-from rlx_mlir.tools.options import JsonOption, OptionError, by_symbol, print_json, progress, refuse, writing
+from rlx_mlir.tools.options import (
+    JsonOption,
+    OptionError,
+    by_symbol,
+    check_output,
+    print_json,
+    progress,
+    refuse,
+    writing,
+)
 
 if TYPE_CHECKING:
     from rlx_mlir.measure.files import FileProfile
@@ -52,6 +61,8 @@ def profile(
 
     if plot is not None:
         check_plot(plot)
+    check_output(trace)
+    check_output(plot)
     if is_module_file(loading.model) or _is_artifact(loading.model):
         found_file = _profile_file(loading, by_symbol("size", size or []), by_symbol("maximum", maximum or []), rounds)
         if trace is not None or plot is not None:

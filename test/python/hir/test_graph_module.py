@@ -439,10 +439,19 @@ def test_from_text_takes_a_path(tmp_path):
     assert GraphModule.from_bytecode(path) == mlp()
 
 
+_WRONG_AXIS = (
+    "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {{\n"
+    "  %y = mir.softmax %x axis 3 : tensor<4xf32>{}\n  return %y : tensor<4xf32>\n}}"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("func.func @f() {", r"doesn't parse: loc\(.-.:1:\d+\): "),
+        ("func.func @f() {", r"^the IR doesn't parse: line 1, column \d+: "),
+        (_WRONG_AXIS.format(""), r"^the IR isn't valid: line 2, column 8: 'mir.softmax' op expects 'axis' to be "),
+        (_WRONG_AXIS.format(' loc("a"("m.py":7:3))'), r"^the IR isn't valid: block 'a' \(m\.py:7\): 'mir.softmax' op "),
+        (_WRONG_AXIS.format(' loc("m.py":7:3)'), r"^the IR isn't valid: m\.py: line 7, column 3: 'mir.softmax' op "),
         ("", "with a body and without 'mir.role', but this has: none"),
         ("func.func @f() { return }\nfunc.func @g() { return }", "this has: f, g"),
         ("missing.mlir", "missing.mlir"),
@@ -451,6 +460,17 @@ def test_from_text_takes_a_path(tmp_path):
 def test_text_that_is_refused(text, message):
     with pytest.raises(InputError, match=message):
         GraphModule.from_text(text)
+
+
+def test_files_that_are_refused_are_named_once(tmp_path):
+    path = tmp_path / "m.mlir"
+    path.write_text(_WRONG_AXIS.format(""))
+    with pytest.raises(InputError, match=rf"^{re.escape(str(path))}:2:8: isn't valid: 'mir\.softmax' op expects"):
+        GraphModule.from_text(path)
+    path.write_text("func.func @f() {")
+    with pytest.raises(InputError, match=rf"^{re.escape(str(path))}:1:\d+: doesn't parse: ") as caught:
+        GraphModule.from_text(path)
+    assert str(caught.value).count(str(path)) == 1
 
 
 def test_bytecode_that_is_refused():

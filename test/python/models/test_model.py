@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import re
@@ -121,7 +122,7 @@ def test_stop_strings_hold_back_no_more_than_needed() -> None:
         StopStrings([""])
 
 
-def test_the_context_bounds_generation(tiny_llama: Path) -> None:
+def test_the_context_bounds_generation(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load_interpreted(tiny_llama, context=8)
     generation = model.generate([5] * 6, greedy=True, max_tokens=100, ignore_eos=True)
     generation.read()
@@ -129,9 +130,14 @@ def test_the_context_bounds_generation(tiny_llama: Path) -> None:
     assert len(generation.ids) == 3  # after positions 6, 7 and 8
     assert len(model.logits([5] * 8)) == 8
     for call in (model.logits, model.generate):
-        with pytest.raises(ContextLengthError, match=r"9 tokens, but the context has 8 positions") as caught:
+        text = r"9 tokens, but the context has 8 positions; load the model with a larger 'context' \(its own is 256\)$"
+        with pytest.raises(ContextLengthError, match=text) as caught:
             call([5] * 9)
         assert (caught.value.requested, caught.value.limit) == (9, 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "config", dataclasses.replace(model.config, context=8))
+        with pytest.raises(ContextLengthError, match=r"8 positions, and the model was made for no more$"):
+            model.generate([5] * 9)
 
 
 @pytest.mark.parametrize(

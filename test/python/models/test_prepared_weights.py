@@ -472,7 +472,7 @@ def test_a_folder_may_hold_the_weights(
 
 def test_weights_are_kept_in_a_folder_alone(model: Path) -> None:
     result = CliRunner().invoke(app, ["compile", str(model), "--weights"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "'--weights' are kept in a folder" in result.stderr
 
 

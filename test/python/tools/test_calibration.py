@@ -253,3 +253,6 @@ def test_command(tmp_path: Path) -> None:
     written = GraphModule.from_text(tmp_path / "out.mlir")
     assert sum(node.op == "mir.q_conv2d" for node in written.nodes()) == 2
     assert "cannot be read as a .npz file" in run(tmp_path / "graph.mlir", status=1).stderr
+    nowhere = tmp_path / "graph.mlir" / "out"  # which is said before anything is read
+    message = run(tmp_path / "none.npz", "-o", nowhere, status=1).stderr
+    assert message == f"rlx: error: {nowhere} cannot be written: Not a directory\n"

@@ -64,11 +64,12 @@ def test_profile_of_prompts_alone(tiny_llama: Path) -> None:
 
 
 def test_a_profile_that_cannot_be_written(tiny_llama: Path, tmp_path: Path) -> None:
-    """The name of a plot is checked before anything is measured."""
+    """Which is said before anything is measured."""
     assert "'p.pdf'" in rlx("profile", tiny_llama, "--plot", tmp_path / "p.pdf", status=1).stderr
-    options = (*SMALL, "--prompt-tokens", "4", "--decode", "0", "--rounds", "1")
-    text = rlx("profile", tiny_llama, *options, "--trace", tmp_path / "no" / "t.json", status=1).stderr
-    assert "t.json cannot be written: No such file" in text
+    (tmp_path / "file").write_text("")
+    for option in ("--trace", "--plot"):
+        text = rlx("profile", tmp_path / "no.gguf", option, tmp_path / "file" / "t.html", status=1).stderr
+        assert "t.html cannot be written: Not a directory" in text
 
 
 def test_stats_of_a_generation(tiny_llama: Path) -> None:

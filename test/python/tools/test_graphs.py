@@ -194,8 +194,9 @@ def test_names_of_strangers_are_text(tmp_path: Path) -> None:
     assert any("<script>" in (text.text or "") for text in root.iter(f"{SVG}title"))
     drawing.save(tmp_path / "graph.svg")
     assert (tmp_path / "graph.svg").read_text() == drawing.svg == str(drawing) == drawing._repr_svg_()
-    with pytest.raises(InputError, match=r"none/graph\.svg cannot be written: No such file"):
-        drawing.save(tmp_path / "none" / "graph.svg")
+    drawing.save(tmp_path / "new" / "graph.svg")
+    with pytest.raises(InputError, match=r"graph\.svg/x cannot be written: Not a directory"):
+        drawing.save(tmp_path / "graph.svg" / "x")
 
 
 @pytest.mark.parametrize("text", ["\x00\x08\x1f", "\ud800", "\ufffe\uffff"])
