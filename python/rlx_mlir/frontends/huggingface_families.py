@@ -51,7 +51,9 @@ OUTSIDE: Mapping[str, str] = {
     "model.embeddings.weight": "token_embd.weight",
     "model.norm_f.weight": "output_norm.weight",
     "model.final_layernorm.weight": "output_norm.weight",
+    "model.final_layernorm.bias": "output_norm.bias",
     "lm_head.weight": "output.weight",
+    "lm_head.bias": "output.bias",
 }
 """Tensors outside of the layers."""
 
@@ -528,6 +530,38 @@ FAMILIES: dict[str, Family] = {
             {**_LLAMA, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
             defaults={"rms_norm_eps": 1e-5},
             windows="all",
+        ),
+        Family(
+            "phi",
+            "phi2",
+            {
+                **{name: own for name, own in ATTENTION.items() if own != "attn_output"},
+                "self_attn.dense": "attn_output",
+                "mlp.fc1": "ffn_up",
+                "mlp.fc2": "ffn_down",
+                "input_layernorm": "attn_norm",
+            },
+            numbers={"layer_norm_eps": "attention.layer_norm_epsilon"},
+            defaults={"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "hidden_act": _GELU[1]},
+            activations=_GELU,
+            refused={"qk_layernorm": (None, False)},
+        ),
+        Family(
+            "phimoe",
+            "phimoe",
+            {**_LLAMA, "mlp.router": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp"},
+            numbers=_EXPERTS,
+            defaults={
+                "num_key_value_heads": 8,
+                "num_local_experts": 16,
+                "num_experts_per_tok": 2,
+                "rms_norm_eps": 1e-5,
+                "rope_theta": 1e6,
+                "router_jitter_noise": 0.01,
+            },
+            windows="all",
+            split_experts=True,
+            near="router_jitter_noise",
         ),
         Family(
             "smollm3",

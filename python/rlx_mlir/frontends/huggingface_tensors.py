@@ -42,13 +42,13 @@ _BACKBONE = "backbone."
 _AHEAD = re.compile(r"mtp\.(?:layers\.0\.)?(.+)")
 _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
 _EXPERT = re.compile(
-    r"(?:mlp|block_sparse_moe|feed_forward)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight"
+    r"(?:mlp|block_sparse_moe|feed_forward|mixer)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight"
 )
 #: Of experts whose gates and ups take turns: matrices, biases, and blocks of MXFP4 with their scales.
 _MIXED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj(|_bias|_blocks|_scales)")
 _MIXED_RANKS = {"": 3, "_bias": 2, "_blocks": 4, "_scales": 3}
 _JOINED_EXPERTS = re.compile(
-    r"(?:mlp|feed_forward)\.experts\.(gate_up|down)_proj|block_sparse_moe\.(input|output)_linear\.weight"
+    r"(?:mlp|feed_forward|mixer)\.experts\.(gate_up|up|down)_proj|block_sparse_moe\.(input|output)_linear\.weight"
 )
 #: What the matrices of an expert are.
 _WORDS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w2": "down", "w3": "up"}
@@ -267,8 +267,8 @@ class FolderTensors:
         if joined is None or len(info.shape) != 3:
             return False
         values, (experts, rows, width) = self._values(part, info), info.shape  # floats of 8 bits are of two dimensions
-        if joined[1] == "down" or joined[2] == "output":
-            self._make(f"{layer}.ffn_down_exps.weight", info.shape, info.type, partial(np.array, values))
+        if (word := "down" if joined[2] == "output" else joined[1]) in ("up", "down"):
+            self._make(f"{layer}.ffn_{word}_exps.weight", info.shape, info.type, partial(np.array, values))
             return True
         if rows % 2:
             return False

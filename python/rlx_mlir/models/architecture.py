@@ -92,6 +92,8 @@ class Experts:
         routed: the file says how experts are chosen (`routing.Routing`), and how many of the first layers have one
             network in place of experts (``leading_dense_block_count``).
         some: layers without a router have one network in place of experts.
+        by_sigmoid: scores are sigmoids where a file doesn't say what they are.
+        mixed: each of two weights is that of a softmax among scores near its own, see `routing.Routing`.
     """
 
     normalised: bool
@@ -104,6 +106,8 @@ class Experts:
     shared_count: bool = False
     routed: bool = False
     some: bool = False
+    by_sigmoid: bool = False
+    mixed: bool = False
 
 
 REFUSED: Mapping[str, tuple[object, ...]] = {
@@ -186,6 +190,8 @@ class Architecture:
         folder_order: rows of queries and keys are in the order of folders, whatever `rope_style` is.
         needs: keys that a file must have, beside those that all must.
         layer_norms: norms subtract the mean first.
+        rms_key: files have what is added under their roots by the key of norms that don't.
+        head_bias: the output matrix has a bias.
         norm_biases: something is added behind them.
         parallel: attention and the feed-forward network read the same, and both are added to what the layer reads.
         gate: the feed-forward network has one.
@@ -240,6 +246,8 @@ class Architecture:
     folder_order: bool = False
     needs: tuple[str, ...] = ()
     layer_norms: bool = False
+    rms_key: bool = False
+    head_bias: bool = False
     norm_biases: bool = False
     parallel: bool = False
     gate: bool = True
@@ -317,6 +325,7 @@ class Architecture:
             TensorRule("token_embd.weight", ("vocab", "hidden")),
             *self._norm("output_norm"),
             TensorRule("output.weight", ("vocab", "hidden"), optional=True),
+            *([TensorRule("output.bias", ("vocab",), optional=self.some_biases)] if self.head_bias else ()),
             *(TensorRule(name, ("rope_pairs",), optional=True) for name in self.rope_factors),
         )
 
@@ -356,7 +365,7 @@ class Architecture:
             rules.append(TensorRule("attn_sinks.weight", ("heads",)))
         rules.append(TensorRule("attn_output.weight", ("hidden", "q_width")))
         if self.output_bias:
-            rules.append(TensorRule("attn_output.bias", ("hidden",)))
+            rules.append(TensorRule("attn_output.bias", ("hidden",), optional=self.some_biases))
         return rules
 
     @property
@@ -438,11 +447,12 @@ class Architecture:
     @property
     def _feed_forward(self) -> tuple[TensorRule, ...]:
         if not self.experts:
-            own = _gated("", "ffn")[0 if self.gate else 1 :]
+            own = self._network("", "ffn")
             widths = {"gate": "ffn", "up": "ffn", "down": "hidden"}
             biases = (TensorRule(f"{name}.bias", (widths[name[4:]],)) for name in (rule.name[:-7] for rule in own))
             return (*own, *biases) if self.ffn_biases else own
-        rules = (TensorRule("ffn_gate_inp.weight", ("experts", "hidden")), *_gated("_exps", "expert_ffn", "experts"))
+        rules = (TensorRule("ffn_gate_inp.weight", ("experts", "hidden")),)
+        rules += self._network("_exps", "expert_ffn", "experts")
         if self.experts.biases:
             widths = {"gate": "expert_ffn", "up": "expert_ffn", "down": "hidden"}
             rules += (TensorRule("ffn_gate_inp.bias", ("experts",)),)
@@ -452,13 +462,22 @@ class Architecture:
         if self.experts.shared:
             rules += (TensorRule("ffn_gate_inp_shexp.weight", ("hidden",)),)
         if self.experts.shared or self.experts.added or self.experts.shared_count:
-            rules += _gated("_shexp", "shared_ffn")
+            rules += self._network("_shexp", "shared_ffn")
         return rules
+
+    def _network(self, suffix: str, width: str, *outer: str) -> tuple[TensorRule, ...]:
+        """The matrices of a network that is so wide inside, or of several."""
+        own = (
+            TensorRule(f"ffn_gate{suffix}.weight", (*outer, width, "hidden")),
+            TensorRule(f"ffn_up{suffix}.weight", (*outer, width, "hidden")),
+            TensorRule(f"ffn_down{suffix}.weight", (*outer, "hidden", width)),
+        )
+        return own if self.gate else own[1:]
 
     @property
     def eps_key(self) -> str:
         """What is added under the root of norms, by its key."""
-        return f"attention.layer_norm{'' if self.layer_norms else '_rms'}_epsilon"
+        return f"attention.layer_norm{'' if self.layer_norms and not self.rms_key else '_rms'}_epsilon"
 
     @property
     def refused(self) -> dict[str, tuple[object, ...]]:
@@ -486,15 +505,6 @@ class Architecture:
         if self.experts and self.experts.of_chosen:
             asked |= {"expert_gating_func": (0, 3), "expert_weights_norm": (True,)}
         return {key: neutral for key, neutral in asked.items() if key not in known}
-
-
-def _gated(suffix: str, width: str, *outer: str) -> tuple[TensorRule, ...]:
-    """The matrices of a gated network that is so wide inside, or of several."""
-    return (
-        TensorRule(f"ffn_gate{suffix}.weight", (*outer, width, "hidden")),
-        TensorRule(f"ffn_up{suffix}.weight", (*outer, width, "hidden")),
-        TensorRule(f"ffn_down{suffix}.weight", (*outer, "hidden", width)),
-    )
 
 
 ROPE_FACTORS = "rope_freqs.weight"

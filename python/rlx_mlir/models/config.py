@@ -647,14 +647,14 @@ def _split(
     """
     info = tensors.get(f"{prefix}{joined}")
     rows = [sizes[rule.dims[0]] for _, rule in parts]
-    if info is None or len(info.shape) != 2 or info.nbytes is None or info.shape[0] != sum(rows):
+    if info is None or len(info.shape) > 2 or info.nbytes is None or info.shape[0] != sum(rows):
         return
     if any(f"{prefix}{name}" in tensors for name, _ in parts if name != joined):
         return
     del tensors[f"{prefix}{joined}"]
-    size, begin = info.nbytes // info.rows, info.offset
+    size, begin = info.nbytes // info.shape[0], info.offset
     for (name, _), count in zip(parts, rows, strict=True):
-        shape, whole = (count, info.k), f"{prefix}{name}"
+        shape, whole = (count, *info.shape[1:]), f"{prefix}{name}"
         tensors[whole] = replace(info, name=whole, shape=shape, offset=begin, nbytes=count * size)
         begin += count * size
 

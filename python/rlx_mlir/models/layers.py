@@ -144,7 +144,7 @@ def logits_of(graph: GraphModule, config: ModelConfig, params: Mapping[str, Valu
 
 def head_of(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], x: Value) -> Value:
     """Logits from what is normed."""
-    logits = product(graph, x, params[config.head_weight], name="output")
+    logits = product(graph, x, params[config.head_weight], params.get("output.bias"), name="output")
     if config.logit_scale != 1.0:
         logits = graph.mul(logits, 1.0 / config.logit_scale, name="output")
     cap = config.logit_softcap
@@ -214,9 +214,9 @@ class Layer:
             return self._behind(x, added), trail, left, updated
 
     def network(self, x: Value) -> Value:
-        """The result of a layer that is a feed-forward network alone."""
+        """The result of a layer that is a feed-forward network, or experts, alone."""
         with self.graph.scope(f"blk.{self.number}"):
-            return self._add(x, self._feed_forward(self._pre_norm(x, "attn_norm")), "ffn_down")
+            return self._add(x, self._networks(self._pre_norm(x, "attn_norm")), "ffn_down")
 
     def sequence(self, x: Value) -> Value:
         """The result for whole sequences, each from its first token on; a block `layer<number>`.
@@ -253,8 +253,11 @@ class Layer:
         if not self.config.has_network(self.number):
             return h
         n = self._pre_norm(h, self.config.plan.ffn_norm)
-        found = self._experts(n) if self.config.has_experts(self.number) else self._feed_forward(n)
-        return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down")
+        return self._add(h, self._post_norm(self._networks(n), "post_ffw_norm"), "ffn_down")
+
+    def _networks(self, n: Value) -> Value:
+        """What a layer's network gives, or its experts."""
+        return self._experts(n) if self.config.has_experts(self.number) else self._feed_forward(n)
 
     def _with_attention(self, n: Value, added: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         """What stands beside attention with what that gives, and the new caches, where the layer has both."""
@@ -488,7 +491,10 @@ class Layer:
         each = graph.expand(graph.reshape(tokens, [count, 1, width]), [count, used, width], name="ffn_exps")
         rows, own = graph.reshape(each, [-1, width], name="ffn_exps"), graph.reshape(experts, [-1], name="ffn_exps")
 
-        inner = self._joined(*(self._by_expert(rows, own, name) for name in ("ffn_gate_exps", "ffn_up_exps")))
+        if config.plan.gate:
+            inner = self._joined(*(self._by_expert(rows, own, name) for name in ("ffn_gate_exps", "ffn_up_exps")))
+        else:
+            inner = self._bent(self._by_expert(rows, own, "ffn_up_exps"), "ffn_exps")
         found = graph.reshape(self._by_expert(inner, own, "ffn_down_exps"), [count, used, width], name="ffn_exps")
         weighted = graph.mul(found, graph.reshape(weights, [count, used, 1], name="ffn_exps"), name="ffn_exps")
         result = graph.reshape(graph.sum(weighted, 1, name="ffn_exps"), n.shape, name="ffn_exps")
@@ -532,13 +538,18 @@ class Layer:
             gate_w, up_w, down_w = map(self._weight, names)
             dense = any(weight.packed is None for weight in (gate_w, up_w, down_w))
             return graph.swiglu(n, gate_w=gate_w, up_w=up_w, down_w=down_w, transpose_weight=dense, name=name)
-        if activation == "relu_squared":
-            bent = graph.relu(self._product(n, names[1]), name=name)
-            return self._product(graph.mul(bent, bent, name=name), names[2])
         if not self.config.plan.gate:
-            return self._product(graph.activation(activation, self._product(n, names[1]), name=name), names[2])
+            return self._product(self._bent(self._product(n, names[1]), name), names[2])
         gate = graph.activation(activation, self._product(n, names[0]), name=name)
         return self._product(graph.mul(gate, self._product(n, names[1]), name=name), names[2])
+
+    def _bent(self, x: Value, name: str) -> Value:
+        """What a network without a gate has between its products."""
+        graph, activation = self.graph, self.config.plan.activation
+        if activation != "relu_squared":
+            return graph.activation(activation, x, name=name)
+        bent = graph.relu(x, name=name)
+        return graph.mul(bent, bent, name=name)
 
     def _norm(self, x: Value, name: str) -> Value:
         return norm_of(self.graph, self.config, self.params, x, f"blk.{self.number}.{name}", name=name)

@@ -231,10 +231,12 @@ FOLDERS: dict[str, tuple[str, dict[str, Any], type[RlxError], str]] = {
     "limits": ("mamba2", {"time_step_limit": [1.0, 0.5]}, ModelFileError, r"'time_step_limit' must be a least and a"),
     "norms": ("falcon-h1", {"mamba_rms_norm": True}, UnsupportedError, r"'mamba_norm_before_gate' must be false"),
     "factors": ("falcon-h1", {"ssm_multipliers": [1.0]}, ModelFileError, r"'ssm_multipliers' must be a list of 5"),
+    "latents": ("nemotron_h_moe", {"moe_latent_size": 16}, UnsupportedError, r"'moe_latent_size' = 16"),
+    "indices": ("bamba", {"attn_layer_indices": [3]}, ModelFileError, r"'attn_layer_indices' must be a list of .* 3"),
     "offset": ("jamba", {"attn_layer_offset": 4}, ModelFileError, r"'attn_layer_offset' must be below .*, 4, but is 4"),
     "biases of channels": ("mamba", {"use_bias": True}, UnsupportedError, r"'use_bias' = True"),
     "biases of Jamba": ("jamba", {"mamba_proj_bias": True}, UnsupportedError, r"'mamba_proj_bias' = True"),
-    "kinds": ("nemotron_h", {"layers_block_type": ["moe"] * 4}, ModelFileError, r"'layer_types' must be 4 of mamba"),
+    "kinds": ("nemotron_h", {"layers_block_type": ["rwkv"] * 4}, ModelFileError, r"'layer_types' must be 4 of mamba"),
     "no kinds": ("nemotron_h", {"layers_block_type": None}, ModelFileError, r"'layers_block_type' must be a list of"),
 }
 
@@ -247,11 +249,24 @@ def test_folders_that_can_not_be(tmp_path: Path, name: str) -> None:
         HuggingFaceFolder(folder)
 
 
+def test_networks_beside_experts_are_as_wide(tmp_path: Path) -> None:
+    """In folders and files of Nemotron-H; the error gives both widths."""
+    tensors = folders.weights("nemotron_h_moe")
+    kinds = {"layers_block_type": ["linear_attention", "mlp", "full_attention", "moe"]}
+    folder = HuggingFaceFolder(folders.write(tmp_path / "f", "nemotron_h_moe", tensors, **kinds))
+    with pytest.raises(GGUFError, match=r"one in all layers that are networks.* but is \[0, 96, 0, 32\]"):
+        ModelConfig.from_gguf(folder)
+
+
 def test_layers_may_be_letters(tmp_path: Path) -> None:
     tensors = folders.weights("nemotron_h")
     letters = {"layers_block_type": None, "hybrid_override_pattern": "M-*M"}
     config = ModelConfig.from_gguf(HuggingFaceFolder(folders.write(tmp_path / "f", "nemotron_h", tensors, **letters)))
     assert (config.attentive, config.networks) == ((2,), (1,))
+    tensors, letters = folders.weights("nemotron_h_moe"), {**letters, "hybrid_override_pattern": "ME*E"}
+    folder = folders.write(tmp_path / "g", "nemotron_h_moe", tensors, **letters)
+    config = ModelConfig.from_gguf(HuggingFaceFolder(folder))
+    assert (config.architecture, config.networks, config.sparse) == ("nemotron_h_moe", (1, 3), (1, 3))
 
 
 def test_norms_of_channels_have_an_eps_of_their_own(tmp_path: Path) -> None:
