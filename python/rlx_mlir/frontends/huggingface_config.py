@@ -29,6 +29,7 @@ from .documents import Document
 from .huggingface_families import FAMILIES, NUMBERS, REFUSED, Family
 from .huggingface_float8 import METHODS, Float8
 from .huggingface_scan import step_limits
+from .huggingface_streams import cutoffs, with_one_width
 
 CONFIG = "config.json"
 Floats = npt.NDArray[np.float32]
@@ -97,6 +98,8 @@ def read_config(folder: Path) -> FolderConfig:
         float8 = float8 or Float8.of(document)
     if family.scans == "single":
         document = _with_layers(document)
+    if family.streams:
+        document = with_one_width(document)
     reader = _Reader(document, family)
     word = reader.value(family.activation) or family.activations[0]
     if word not in family.activations:
@@ -223,6 +226,9 @@ class _Reader:
             values["expert_jitter"] = self.document.number(self.family.near, 0.01)
         if self.family.latent:
             values |= self._latents()
+        if self.family.streams:
+            values |= cutoffs(document, values["block_count"])
+            values["attention.shared_kv_layers"] = self.count("num_kv_shared_layers")
         if self.family.delta:
             values |= self._deltas(values["block_count"])
         if self.family.convs:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from . import huggingface_delta, huggingface_scan
+from . import huggingface_delta, huggingface_scan, huggingface_streams
 from .huggingface_family import ATTENTION, NO_BIASES, Family
 from .huggingface_scan_families import NO_SCAN_BIASES, SCAN_KEYS, SCANNING
 
@@ -54,6 +54,7 @@ OUTSIDE: Mapping[str, str] = {
     "model.final_layernorm.bias": "output_norm.bias",
     "lm_head.weight": "output.weight",
     "lm_head.bias": "output.bias",
+    **huggingface_streams.OUTSIDE,
 }
 """Tensors outside of the layers."""
 
@@ -128,6 +129,34 @@ _GEMMA3 = Family(
     windows="period",
     refused={**NO_BIASES, **_CAUSAL},
     plus_one=True,
+)
+
+_GEMMA3N = Family(
+    "gemma3n_text",
+    "gemma3n",
+    {**_BOTH_NORMS, **_HEAD_NORMS, **huggingface_streams.LAYER},
+    numbers={"final_logit_softcapping": "final_logit_softcapping", **huggingface_streams.NUMBERS},
+    defaults={
+        **_GEMMA,
+        "num_key_value_heads": 2,
+        "vocab_size": 262400,
+        "max_position_embeddings": 32768,
+        "intermediate_size": 16384,
+        "sliding_window": 512,
+        "sliding_window_pattern": 5,
+        "final_logit_softcapping": 30.0,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+        "hidden_size_per_layer_input": 256,
+        "altup_num_inputs": 4,
+        "num_kv_shared_layers": 15,
+    },
+    activation="hidden_activation",
+    activations=_GELU,
+    windows="period",
+    refused={**NO_BIASES, "altup_active_idx": (None, 0), "altup_correct_scale": (None, True)},
+    bare=huggingface_streams.BARE,
+    streams=True,
 )
 
 _DEEPSEEK2 = Family(
@@ -524,6 +553,8 @@ FAMILIES: dict[str, Family] = {
         ),
         _GEMMA3,
         replace(_GEMMA3, name="gemma3", part="text_config"),
+        _GEMMA3N,
+        replace(_GEMMA3N, name="gemma3n", part="text_config"),
         Family(
             "phi3",
             "phi3",

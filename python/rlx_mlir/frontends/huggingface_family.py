@@ -37,6 +37,7 @@ class Family:
         nested_rope: rotations of local layers may be described apart.
         only_attention: `layer_types` may ask for other layers than those with attention, which aren't read.
         ahead: the key that says how many layers behind the last one predict tokens further ahead, which aren't read.
+        streams: layers change several streams, see `huggingface_streams`.
         delta: layers have a gated delta rule in place of attention where `layer_types` says so, or all but every so
             many; and there may be a layer that predicts further ahead, by names of its own (`mtp_num_hidden_layers`).
         grouped: of such layers, files have heads in the order of folders, see `huggingface_delta`.
@@ -74,6 +75,7 @@ class Family:
     nested_rope: bool = False
     only_attention: bool = False
     ahead: str = ""
+    streams: bool = False
     delta: bool = False
     grouped: bool = False
     convs: bool = False

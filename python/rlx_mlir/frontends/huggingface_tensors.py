@@ -21,6 +21,7 @@ from .huggingface_delta import DeltaOrder
 from .huggingface_families import OUTSIDE
 from .huggingface_float8 import DTYPE, FLOAT8, is_of_inputs, scale_of
 from .huggingface_scan import ChannelScanOrder, ScanOrder
+from .huggingface_streams import STACKED
 from .model_file import TensorInfo
 from .safetensors import SafetensorsFile
 
@@ -35,7 +36,11 @@ _LISTED = 8  # names that an error spells out
 #: What stands before the names of a language model that is a part of a model: what replaces it, of either form.
 _PREFIXES = (("language_model.model.", "model."), ("model.language_model.", "model."), ("language_model.", ""))
 #: Other parts, in whose tensors a text has no share.
-_OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector|visual)\..+")
+_OTHERS = re.compile(
+    r"(?:model\.)?(?:vision_tower|multi_modal_projector|visual|audio_tower|embed_vision|embed_audio)\..+"
+)
+#: What each of several has, by its number.
+_NUMBERED = re.compile(r"(.+)\.(\d{1,6})\.weight")
 #: What some families call the model without its head.
 _BACKBONE = "backbone."
 #: The layer that predicts further ahead, and what is around it.
@@ -167,6 +172,10 @@ class FolderTensors:
     def _take(self, part: int, info: safetensors.TensorInfo) -> bool:
         """Takes a tensor of a file; whether it has a use."""
         family, layer = self._config.family, _LAYER.fullmatch(info.name)
+        each = _NUMBERED.fullmatch(info.name) if family.streams else None
+        if each is not None and each[1] in STACKED:
+            self._experts.setdefault(STACKED[each[1]], {})[int(each[2])] = part, info
+            return True
         name = OUTSIDE.get(info.name)
         if layer is not None:
             if 0 <= int(layer[1]) - self._layers < self._config.ahead:

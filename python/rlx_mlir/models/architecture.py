@@ -112,6 +112,7 @@ class Experts:
 
 REFUSED: Mapping[str, tuple[object, ...]] = {
     "activation_sparsity_scale": (0.0,),
+    "altup.active_idx": (0,),
     "altup.num_inputs": (0,),
     "attention.causal": (True,),
     "attention.clamp_kqv": (0.0,),
@@ -165,6 +166,12 @@ _OF_LATENTS = (
     "attention.q_lora_rank",
     "attention.key_length_mla",
     "rope.scaling.yarn_log_multiplier",
+)
+_OF_STREAMS = (
+    "activation_sparsity_scale",
+    "altup.num_inputs",
+    "attention.shared_kv_layers",
+    "embedding_length_per_layer_input",
 )
 _PREDICTED = "nextn_predict_layers"
 _OF_ROUTING = ("expert_gating_func", "expert_group_count", "expert_weights_scale", "leading_dense_block_count")
@@ -229,6 +236,7 @@ class Architecture:
         rotates: queries and keys rotate; None where a file says so (``rope.scaling.finetuned``), and they don't where
             it doesn't.
         renamed: what files call some tensors, of layers or outside of them, that have another name here.
+        streams: layers change several streams, see `streams.Streams`, and scores aren't multiplied.
         recurs: the rules of tensors are those of such a layer.
         predicts: files may have a layer that predicts the token after the next one, see `prediction`.
         reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
@@ -277,6 +285,7 @@ class Architecture:
     scan_norms: bool = False
     rotates: bool | None = True
     renamed: Mapping[str, str] = field(default_factory=dict)
+    streams: bool = False
     recurs: bool = False
     predicts: bool = False
     reads: frozenset[str] = frozenset()
@@ -327,6 +336,7 @@ class Architecture:
             TensorRule("output.weight", ("vocab", "hidden"), optional=True),
             *([TensorRule("output.bias", ("vocab",), optional=self.some_biases)] if self.head_bias else ()),
             *(TensorRule(name, ("rope_pairs",), optional=True) for name in self.rope_factors),
+            *(self._around_streams if self.streams else ()),
         )
 
     @property
@@ -342,7 +352,35 @@ class Architecture:
         rules += self._feed_forward
         if self.post_norms:
             rules.append(TensorRule("post_ffw_norm.weight", ("hidden",)))
-        return tuple(rules)
+        return (*rules, *self._of_streams) if self.streams else tuple(rules)
+
+    @property
+    def _around_streams(self) -> tuple[TensorRule, ...]:
+        """Tensors outside of layers that make several streams of one, and one of them."""
+        return (
+            TensorRule("altup_proj.weight", ("other_streams", "hidden", "hidden")),
+            TensorRule("altup_unembd_proj.weight", ("other_streams", "hidden", "hidden")),
+            TensorRule("per_layer_token_embd.weight", ("extra_vocab", "all_extra")),
+            TensorRule("per_layer_model_proj.weight", ("all_extra", "hidden")),
+            TensorRule("per_layer_proj_norm.weight", ("extra",)),
+        )
+
+    @property
+    def _of_streams(self) -> tuple[TensorRule, ...]:
+        """Tensors of a layer beside attention and the network."""
+        return (
+            TensorRule("altup_router.weight", ("streams", "hidden")),
+            TensorRule("altup_router_norm.weight", ("hidden",)),
+            TensorRule("altup_predict_coef.weight", ("stream_pairs", "streams")),
+            TensorRule("altup_correct_coef.weight", ("streams", "streams")),
+            TensorRule("altup_correct_scale.weight", ("hidden",)),
+            TensorRule("laurel_l.weight", ("low_rank", "hidden")),
+            TensorRule("laurel_r.weight", ("hidden", "low_rank")),
+            TensorRule("laurel_post_norm.weight", ("hidden",)),
+            TensorRule("inp_gate.weight", ("extra", "hidden")),
+            TensorRule("proj.weight", ("hidden", "extra")),
+            TensorRule("post_norm.weight", ("hidden",)),
+        )
 
     def _norm(self, name: str) -> list[TensorRule]:
         """Tensors of the norm of what a layer reads."""
@@ -451,7 +489,7 @@ class Architecture:
             widths = {"gate": "ffn", "up": "ffn", "down": "hidden"}
             biases = (TensorRule(f"{name}.bias", (widths[name[4:]],)) for name in (rule.name[:-7] for rule in own))
             return (*own, *biases) if self.ffn_biases else own
-        rules = (TensorRule("ffn_gate_inp.weight", ("experts", "hidden")),)
+        rules: tuple[TensorRule, ...] = (TensorRule("ffn_gate_inp.weight", ("experts", "hidden")),)
         rules += self._network("_exps", "expert_ffn", "experts")
         if self.experts.biases:
             widths = {"gate": "expert_ffn", "up": "expert_ffn", "down": "hidden"}
@@ -489,6 +527,8 @@ class Architecture:
             known |= {"attn_logit_softcapping", "final_logit_softcapping"}
         if self.latent:
             known |= set(_OF_LATENTS)
+        if self.streams:
+            known |= set(_OF_STREAMS)
         if self.predicts:
             known.add(_PREDICTED)
         if self.possible_experts:

@@ -103,6 +103,17 @@ ARCHITECTURES: dict[str, Architecture] = {
             reads=frozenset({"attention.scale"}),
         ),
         Architecture(
+            "gemma3n",
+            rope_style="half",
+            head_norms="head",
+            post_norms=True,
+            activation="gelu_approx",
+            scaled_embedding=True,
+            local=LocalLayers(period=5, rope_base=10000.0),
+            softcaps=(0.0, 30.0),
+            streams=True,
+        ),
+        Architecture(
             "phi3",
             rope_style="half",
             rope_factors=LONG_ROPE_FACTORS,

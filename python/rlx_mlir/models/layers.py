@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..checks import Option
 from ..errors import UnsupportedError
 from .architecture import LONG_ROPE_FACTORS, ROPE_FACTORS
@@ -224,6 +226,11 @@ class Layer:
         That name has no point, which would make all layers parts of one block: a step of training computes some of the
         outermost blocks again where memory is short.
         """
+        if self.config.streams is not None:
+            raise UnsupportedError(
+                f"layers of '{self.config.architecture}' change several streams, and some read keys and values of "
+                "others, which whole sequences without caches, as in training, don't have"
+            )
         if self.config.is_network(self.number):
             return self.network(x)
         if not self.config.is_recurrent(self.number):
@@ -321,16 +328,16 @@ class Layer:
         return result, (new_k, new_v)
 
     def _attend(self, n: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
-        config, local = self.config, self.config.is_local(self.number)
+        config = self.config
+        if config.source(self.number) != self.number:
+            return self._attend_others(n, caches), ()
         q, k, v = (self._product(n, name) for name in ("attn_q", "attn_k", "attn_v"))
         q, gate = self._gate(q) if config.plan.gated else (q, None)
         q, k = self._rotate(q, "attn_q", config.heads), self._rotate(k, "attn_k", config.kv_heads)
+        v = self._unit_heads(v) if config.plan.streams else v
         cached: dict[str, Option] = {}
         if caches:
             cached = {"k_cache": caches[0], "v_cache": caches[1], "pos": self.pos, **schemes(config)}
-        masked: dict[str, Option] = {"mask_kind": "custom"}
-        if self.seen is None:
-            masked = {"mask_kind": "sliding_window", "window": config.window} if local else {"mask_kind": "causal"}
         found = self.graph.attention(
             q,
             k,
@@ -339,7 +346,7 @@ class Layer:
             num_heads=config.heads,
             num_kv_heads=config.kv_heads,
             head_dim=config.head_dim,
-            **masked,
+            **self._mask(),
             scale=config.attention_scale,
             softcap=config.attention_softcap or None,
             sinks=self._weight("attn_sinks") if config.plan.sinks else None,
@@ -350,6 +357,40 @@ class Layer:
         if gate is not None:
             attended = self.graph.mul(attended, self.graph.sigmoid(gate, name="attention"), name="attention")
         return self._product(attended, "attn_output"), updated
+
+    def _mask(self) -> dict[str, Option]:
+        """Which keys queries see."""
+        if self.seen is not None:
+            return {"mask_kind": "custom"}
+        if self.config.is_local(self.number):
+            return {"mask_kind": "sliding_window", "window": self.config.window}
+        return {"mask_kind": "causal"}
+
+    def _attend_others(self, n: Value, caches: tuple[Value, ...]) -> Value:
+        """Attention over keys and values of another layer, which has put those of these tokens into its caches."""
+        config, (k, v) = self.config, caches
+        q = self._rotate(self._product(n, "attn_q"), "attn_q", config.heads)
+        attended = self.graph.attention(
+            q,
+            k,
+            v,
+            num_heads=config.heads,
+            num_kv_heads=config.kv_heads,
+            head_dim=config.head_dim,
+            **self._mask(),
+            scale=config.attention_scale,
+            pos=self.pos,
+            **schemes(config),
+            name="attention",
+        )
+        return self._product(attended, "attn_output")
+
+    def _unit_heads(self, v: Value) -> Value:
+        """Values of each head divided by the root of their mean square."""
+        graph, config, name = self.graph, self.config, "attn_v_norm"
+        rows = graph.reshape(v, [*v.shape[:-1], config.kv_heads, config.head_dim], name=name)
+        ones = graph.constant(np.ones(config.head_dim, np.float32))
+        return graph.reshape(graph.rms_norm(rows, ones, eps=config.eps, name=name), v.shape, name=name)
 
     def _gate(self, made: Value) -> tuple[Value, Value]:
         """Queries, and what their results are multiplied by the sigmoid of: in each head one behind the other."""
@@ -540,8 +581,18 @@ class Layer:
             return graph.swiglu(n, gate_w=gate_w, up_w=up_w, down_w=down_w, transpose_weight=dense, name=name)
         if not self.config.plan.gate:
             return self._product(self._bent(self._product(n, names[1]), name), names[2])
-        gate = graph.activation(activation, self._product(n, names[0]), name=name)
+        gate = graph.activation(activation, self._cut_off(self._product(n, names[0])), name=name)
         return self._product(graph.mul(gate, self._product(n, names[1]), name=name), names[2])
+
+    def _cut_off(self, gate: Value) -> Value:
+        """By how much gates are above a bound, where a layer keeps the largest alone."""
+        graph, streams, name = self.graph, self.config.streams, "ffn_gate"
+        cutoff = None if streams is None else streams.cutoffs[self.number]
+        if cutoff is None:
+            return gate
+        away = graph.sub(gate, graph.mean(gate, -1, keep_dims=True, name=name), name=name)
+        deviation = graph.sqrt(graph.mean(graph.mul(away, away, name=name), -1, keep_dims=True, name=name), name=name)
+        return graph.relu(graph.sub(away, graph.mul(deviation, cutoff, name=name), name=name), name=name)
 
     def _bent(self, x: Value, name: str) -> Value:
         """What a network without a gate has between its products."""

@@ -15,6 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import scan_models
+import stream_models
 import tiny_models
 
 from rlx_mlir.frontends.gguf import write_gguf
@@ -29,6 +30,7 @@ FAMILIES = {
     "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
     "phi3": "phi3",
     "smollm3": "smollm3",
     "olmo2": "olmo2",
@@ -152,6 +154,8 @@ def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, 
     kinds += ("ffn_gate_inp", "attn_q_a", "attn_q_b", "attn_kv_a_mqa", "attn_k_b", "attn_v_b")
     kinds += ("attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "ssm_ba", "nextn.eh_proj")
     kinds += ("shortconv.in_proj", "shortconv.out_proj", "ssm_in", "ssm_x", "ssm_dt")
+    kinds += ("per_layer_token_embd", "per_layer_model_proj", "altup_proj", "altup_unembd_proj", "altup_router")
+    kinds += ("laurel_l", "inp_gate", "proj")
     types = dict.fromkeys(kinds, "f32")
     return {
         name: value.astype(DTYPES[dtype])
@@ -166,7 +170,9 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
         return scan_models.folder_tensors(architecture, tensors)
     found: dict[str, np.ndarray] = {}
     names = dict(_NAMES)
-    if architecture in ("gemma2", "gemma3"):
+    if architecture == "gemma3n":
+        names |= stream_models.NAMES
+    if architecture in ("gemma2", "gemma3", "gemma3n"):
         names["ffn_norm"] = "pre_feedforward_layernorm"
     if architecture in ("phi3", "glm4"):
         names["ffn_up"] = "mlp.gate_up_proj"
@@ -189,6 +195,9 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
     both_name, down_name = _JOINED.get(architecture, _JOINED[""])
     joined = joined or architecture in _JOINED
     for name, value in tensors.items():
+        if architecture == "gemma3n" and (own_names := stream_models.folder_tensors(name, value)):
+            found |= own_names
+            continue
         if name in _OUTSIDE:
             own = _OUTSIDE[name]
             found[own.replace("norm.", "final_layernorm.") if architecture == "phi2" else own] = value
@@ -272,7 +281,8 @@ def to_gguf(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict[str, n
     found = {}
     for name, value in tensors.items():
         own = value.astype(np.float32) if value.ndim == 1 or name.endswith(".bias") else value
-        if architecture.startswith(("gemma", *_DELTAS)) and name.endswith("norm.weight") and "ssm_norm" not in name:
+        shifted = architecture.startswith(("gemma", *_DELTAS)) and architecture != "gemma3n"
+        if shifted and name.endswith("norm.weight") and "ssm_norm" not in name:
             own = own + np.float32(1)
         if architecture in _DELTAS and name.startswith("blk."):
             own = _reordered(sizes, name, own, grouped=architecture == "qwen3next")
@@ -350,6 +360,8 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
         values |= {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 64}
     if architecture.startswith("gemma"):
         values |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": values["head_dim"]}
+    if architecture == "gemma3n":
+        values |= stream_models.folder_config(own)
     if architecture == "gemma":
         values["hidden_act"] = "gelu_pytorch_tanh"
     if architecture == "gemma2":

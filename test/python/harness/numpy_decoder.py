@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy_scans
+import stream_models
 
 from rlx_mlir.frontends.gguf import GGUFFile
 
@@ -69,6 +70,8 @@ class NumpyDecoder:
         """What the head reads of each token, [tokens, hidden]."""
         x = self.weight("token_embd.weight")[np.asarray(tokens)]
         x = x * (np.sqrt(self.hidden) if self.gemma else self._meta("embedding_scale", 1.0))
+        if self.family == "gemma3n":
+            return self._norm(stream_models.states(self, np.asarray(tokens), x), "output_norm.weight")
         for layer in range(self.layers):
             x = self._layer(layer, x)
         own = "token_embd_norm.weight" if self.family == "lfm2" else "output_norm.weight"
@@ -91,10 +94,10 @@ class NumpyDecoder:
         logits = x @ self.weight(name).T / scale
         if self.family in ("phi2", "phimoe"):
             logits = logits + self.weight("output.bias")
-        return self._cap(logits, "final_logit_softcapping")
+        return self._cap(logits, "final_logit_softcapping", 30.0 if self.family == "gemma3n" else 0.0)
 
-    def _cap(self, x: np.ndarray, key: str) -> np.ndarray:
-        cap = self._meta(key, 0.0)
+    def _cap(self, x: np.ndarray, key: str, default: float = 0.0) -> np.ndarray:
+        cap = self._meta(key, default)
         return cap * np.tanh(x / cap) if cap else x
 
     def _is_near(self, layer: int) -> bool:
@@ -355,7 +358,7 @@ class NumpyDecoder:
         count = self.rotated // 2
         first = np.arange(0, self.rotated, 2) if self.interleaved else np.arange(count)
         second = first + (1 if self.interleaved else count)
-        own = near and self.family in ("gemma3", "olmo2")
+        own = near and self.family in ("gemma3", "gemma3n", "olmo2")
         base = 10000.0 if own and self.gemma else self.base
         frequency = base ** (-2 * np.arange(count) / self.rotated)
         if not own:
@@ -397,7 +400,7 @@ class NumpyDecoder:
         """
         heads, length, width = q.shape
         result = np.empty((length, heads, width), self.dtype)
-        scale = self._meta("attention.scale", width**-0.5)
+        scale = self._meta("attention.scale", 1.0 if self.family == "gemma3n" else width**-0.5)
         for h in range(heads):
             shared = h // (heads // self.kv_heads)
             for i in range(length):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scan_models
+import stream_models
 from packed_harness import encoded
 
 from rlx_mlir import formats
@@ -193,15 +194,16 @@ SIZES: dict[str, dict[str, Any]] = {
         "attention.sliding_window": 8,
         "rope.freq_base": 1e6,
     },
+    "gemma3n": stream_models.SIZES,
     **scan_models.SIZES,
 }
 """What each architecture's tiny model has else than the others."""
 NAMES = {"mixtral": "llama", "deepseek3": "deepseek2", "olmo3": "olmo2", **scan_models.NAMES}
 """What files call those that share a name."""
 _ROW_NORMS = ("olmo2", "olmo3", "olmoe")
-_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "hunyuan-dense", "lfm2")
+_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "gemma3n", "exaone4", "hunyuan-dense", "lfm2")
 _NORM_BIASES = ("stablelm", "starcoder2", "phi2", "phimoe")
-_POST_NORMS = ("gemma2", "gemma3", "olmo2", "olmo3", "exaone4", "glm4")
+_POST_NORMS = ("gemma2", "gemma3", "gemma3n", "olmo2", "olmo3", "exaone4", "glm4")
 _HEAD_NORMS = ("attn_q_norm", "attn_k_norm")
 _PROJECTIONS = ("attn_q", "attn_k", "attn_v")
 HEADS = ("phi2", "phimoe")
@@ -264,7 +266,8 @@ def tensors(
     types = {"token_embd": "q8_0", "output": "q8_0", "ffn_down": "q8_0", "attn_v": "f32", **(types or {})}
     types.setdefault("ffn_gate_inp", "f32")
     types.setdefault("ffn_up_exps", "bf16")
-    types.setdefault("ssm_dt", "f32")
+    for name in ("ssm_dt", *stream_models.DENSE):
+        types.setdefault(name, "f32")
     if architecture == "gpt-oss":
         types |= {name: types.get(name, "mxfp4") for name in ("ffn_gate_exps", "ffn_down_exps")}
     sizes = _sizes(architecture)
@@ -295,6 +298,11 @@ def tensors(
     dense, latent = sizes.get("leading_dense_block_count", 0), "attention.kv_lora_rank" in sizes
     experts, width = sizes.get("expert_count", 0), sizes.get("expert_feed_forward_length", ffn)
     shared = sizes.get("expert_shared_feed_forward_length", width * sizes.get("expert_shared_count", 0))
+    if architecture == "gemma3n":
+        found |= stream_models.outside(sizes, matrix, vector)
+        for layer in range(layers):
+            own = stream_models.layer_tensors(sizes, matrix, vector)
+            found |= {f"blk.{layer}.{name}": value for name, value in own.items()}
     if architecture in scan_models.SIZES:
         for layer in range(layers):
             own = scan_models.layer_tensors(architecture, sizes, layer, matrix, random)

@@ -254,6 +254,15 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "rope_scaling": {**LONG, "short_mscale": 1.3, "long_mscale": 1.3, "original_max_position_embeddings": 128},
         },
     ),
+    "gemma3n": (
+        "Gemma3nTextConfig",
+        {
+            **{"head_dim": 16, "sliding_window": 8, "num_hidden_layers": 5, "num_kv_shared_layers": 2},
+            **{"hidden_size_per_layer_input": 32, "laurel_rank": 8, "vocab_size_per_layer_input": 280},
+            "activation_sparsity_pattern": [0.95, 0.5, 0.0, 0.0, 0.3],
+            "layer_types": [f"{'full' if layer in (1, 3) else 'sliding'}_attention" for layer in range(5)],
+        },
+    ),
     "granite-moe": ("GraniteMoeConfig", {**GRANITE, "num_local_experts": 4}),
 }
 
@@ -284,7 +293,7 @@ def make(name: str) -> Any:
     with torch.no_grad():
         for key, weight in model.named_parameters():
             if "norm" in key:
-                zero_centred = "gemma" in name or (
+                zero_centred = ("gemma" in name and name != "gemma3n") or (
                     name.startswith(("qwen35", "qwen3-next")) and "linear_attn" not in key
                 )
                 weight.copy_(torch.rand_like(weight) + (-0.5 if zero_centred else 0.5))
