@@ -22,6 +22,7 @@ from rlx_mlir.models import decoder
 from rlx_mlir.models.caches import cache_types, state_bytes
 from rlx_mlir.models.channel_scan import ChannelScan
 from rlx_mlir.models.config import ModelConfig
+from rlx_mlir.models.engine import Engine
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.model import Model
 from rlx_mlir.models.programs import maxima
@@ -154,6 +155,55 @@ def test_sessions_are_kept(model: Model, tmp_path: Path) -> None:
     again = model.restore(tmp_path / "s")
     np.testing.assert_array_equal(again.step(5), session.step(5))
     same_states(again, session)
+
+
+def test_tokens_that_may_go_are_saved_as_those_that_stay(model: Model, tmp_path: Path) -> None:
+    """Of tokens that were processed at once, as many as a session was cut to."""
+    session, single = model.session(), model.session()
+    session.feed(IDS[:5])
+    session.extend(IDS[5:13])
+    session.truncate(8)
+    session.save(tmp_path / "s")
+    single.feed(IDS[:5])
+    for token in IDS[5:8]:
+        single.step(token)
+    again = model.restore(tmp_path / "s")
+    assert list(again.tokens) == IDS[:8]
+    same_states(again, single)
+    np.testing.assert_array_equal(again.step(9), single.step(9))
+
+
+def test_conversations_go_on_behind_their_prompt(model: Model) -> None:
+    """Parts of prompts aren't kept where states are of the whole; what begins with that is processed from there."""
+    assert model.prefixes is None
+    options: dict[str, Any] = {"greedy": True, "max_tokens": 5, "ignore_eos": True}
+    model.forget()
+    first = model.generate(IDS[:10], **options)
+    first.read()
+    longer = [*IDS[:10], *first.ids, 8, 9]
+    found = model.generate(longer, **options)
+    text = found.read()
+    assert (found.stats.reused_tokens, found.stats.prompt_tokens) == (10, 7)
+    model.forget()
+    again = model.generate(longer, **options)
+    assert (again.read(), again.ids) == (text, found.ids)
+    other = model.generate([*IDS[:4], 5, 6, 7], **options)
+    other.read()
+    assert (again.stats.reused_tokens, other.stats.reused_tokens) == (0, 0)
+
+
+def test_rows_of_engines_are_taken_by_others(model: Model) -> None:
+    """With their states: prompts of other lengths, texts that end at other times."""
+    options: dict[str, Any] = {"temperature": 1.1, "ignore_eos": True}
+    prompts = [IDS[:3], IDS[3:20], IDS[5:6], IDS[10:], IDS[2:4]]
+    with Engine(model, sequences=2) as engine:
+        lengths = [3 + 2 * seed for seed in range(5)]
+        requests = [
+            engine.add(prompt, seed=seed, max_tokens=lengths[seed], **options) for seed, prompt in enumerate(prompts)
+        ]
+        found = [request.read() for request in requests]
+    for seed, (prompt, text) in enumerate(zip(prompts, found, strict=True)):
+        assert model.generate(prompt, seed=seed, max_tokens=lengths[seed], **options).read() == text
 
 
 @pytest.mark.wide
