@@ -52,14 +52,14 @@ def spread(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value],
     name = "altup_proj"
     batch, length, hidden = x.shape
     one = graph.reshape(x, [batch, length, 1, hidden], name=name)
-    others = graph.expand(one, [batch, length, _streams(config).count - 1, hidden], name=name)
+    others = graph.expand(one, [batch, length, _streams(config).number - 1, hidden], name=name)
     made = _by_stream(graph, config, params[f"{name}.weight"], others, name)
     return graph.concat([one, _as_long(graph, made, one, name)], axis=2, name=name)
 
 
 def merged(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], streams: Value) -> Value:
     """What the head reads before its norm, [B, S, hidden]."""
-    name, count = "altup_unembd_proj", _streams(config).count
+    name, count = "altup_unembd_proj", _streams(config).number
     one, others = (graph.narrow(streams, 2, *part, name=name) for part in ((0, 1), (1, count - 1)))
     made = _as_long(graph, _by_stream(graph, config, params[f"{name}.weight"], others, name), one, name)
     return graph.mean(graph.concat([one, made], axis=2, name=name), 2, name=name)
@@ -67,7 +67,7 @@ def merged(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value],
 
 def _by_stream(graph: GraphModule, config: ModelConfig, weight: Value, x: Value, name: str) -> Value:
     """Each stream but the first, [B, S, streams - 1, hidden], times its own matrix."""
-    count, hidden = _streams(config).count - 1, config.hidden
+    count, hidden = _streams(config).number - 1, config.hidden
     own = graph.reshape(graph.iota(x.shape[:3], 2, "i32", name=name), [-1], name=name)
     rows = graph.reshape(x, [-1, hidden], name=name)
     return graph.reshape(graph.dequant_grouped_matmul(rows, weight, own, experts=count, name=name), x.shape, name=name)
@@ -123,7 +123,7 @@ class StreamLayer(Layer):
 
     def _expected(self, streams: Value) -> Value:
         """Each stream, and sums of all."""
-        graph, count, name = self.graph, _streams(self.config).count, "altup_predict_coef"
+        graph, count, name = self.graph, _streams(self.config).number, "altup_predict_coef"
         weights = self._product(self._routed(self._first(streams)), name)
         weights = graph.reshape(weights, [*streams.shape[:2], count, count], name=name)
         return graph.add(streams, graph.matmul(weights, streams, name=name), name=name)

@@ -26,14 +26,14 @@ class Streams(NamedTuple):
     """Sizes of all that, and what single layers are.
 
     Attributes:
-        count: streams.
+        number: of streams.
         extra: elements that a token has for each layer.
         rank: of the residual of low rank.
         sources: for each layer, whose keys and values it reads: its own, or those of a layer before it.
         cutoffs: for each layer, how many standard deviations above the mean gates begin; None where all are kept.
     """
 
-    count: int
+    number: int
     extra: int
     rank: int
     sources: tuple[int, ...]
@@ -42,9 +42,9 @@ class Streams(NamedTuple):
     def sizes(self) -> dict[str, int]:
         """Sizes by the names that tensor rules use."""
         return {
-            "streams": self.count,
-            "other_streams": self.count - 1,
-            "stream_pairs": self.count**2,
+            "streams": self.number,
+            "other_streams": self.number - 1,
+            "stream_pairs": self.number**2,
             "extra": self.extra,
             "all_extra": self.extra * len(self.sources),
             "low_rank": self.rank,

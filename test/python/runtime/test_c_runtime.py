@@ -44,7 +44,17 @@ def model(bundle: Path) -> Model:
     return load_model(bundle)
 
 
-STATES = ("mamba2", "jamba", "falcon-h1", "gemma3n", "qwen35", "lfm2")
+def test_layers_that_predict_are_refused(tmp_path: Path) -> None:
+    """What they read is a result of all modules, which sessions have no use for."""
+    path = tmp_path / "m.rlx"
+    rlx.bundle(tiny_models.write(tmp_path / "m.gguf", architecture="qwen35"), path, **OPTIONS)
+    with pytest.raises(
+        CError, match=r"'hidden'.* is neither logits nor a cache: the modules aren't those of a decoder"
+    ):
+        Session(Opened(path))
+
+
+STATES = ("mamba2", "jamba", "falcon-h1", "gemma3n", "lfm2")
 """Models whose layers have states, or read keys of others."""
 
 
