@@ -102,7 +102,8 @@ size_t rlx_session_count(const rlx_session *session);
 size_t rlx_session_room(const rlx_session *session);
 
 /* Forgets all tokens but the first `count`, and messages that weren't processed; 0 is where a
- * session starts. */
+ * session starts. Of models whose layers have states of all tokens, 0 alone takes processed tokens
+ * back, and a call that fails while tokens are processed leaves a session of such a model empty. */
 rlx_status rlx_session_truncate(rlx_session *session, size_t count);
 
 /* Processes tokens as those of a prompt, in chunks: ids, or those of a text, of which RLX_SPECIAL

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 namespace rlx::runtime::library {
@@ -29,6 +30,7 @@ Session::Session(OpenedModel &model) : model(model) {
   decode = program("decode");
   if (choices() < 1)
     failDecoder("there are no logits");
+  clearStates();
 }
 
 Session::Program Session::program(const std::string &name) {
@@ -79,6 +81,20 @@ void Session::bindInput(Program &own, size_t index) {
   input = {cache(buffer.name, bytes), bytes};
 }
 
+bool Session::Cache::isState() const {
+  return name.rfind("k_", 0) != 0 && name.rfind("v_", 0) != 0;
+}
+
+bool Session::hasStates() const {
+  return std::any_of(caches.begin(), caches.end(), [](const Cache &own) { return own.isState(); });
+}
+
+void Session::clearStates() {
+  for (const Cache &own : caches)
+    if (own.isState())
+      std::memset(own.memory->data(), 0, own.bytes);
+}
+
 std::byte *Session::cache(const std::string &name, size_t bytes) {
   for (const Cache &own : caches)
     if (own.name == name) {
@@ -126,7 +142,7 @@ void Session::run(Program &own, const int32_t *ids, size_t count) {
 }
 
 /// Processes tokens as a prompt's, or as ones that were chosen. Where that fails, the session is as
-/// it was but for its logits.
+/// it was but for its logits; one with states, which don't go back, is empty.
 void Session::process(const int32_t *ids, size_t count, bool asChosen) {
   const size_t before = processed, step = asChosen ? 1 : tokens.size();
   hasLogits = false;
@@ -136,7 +152,8 @@ void Session::process(const int32_t *ids, size_t count, bool asChosen) {
     if (!std::all_of(values.begin(), values.end(), [](float own) { return std::isfinite(own); }))
       throw ExecutionError("logits of " + std::to_string(processed) + " tokens must be finite");
   } catch (...) {
-    processed = before;
+    processed = hasStates() ? 0 : before;
+    clearStates();
     throw;
   }
   hasLogits = true;
@@ -252,12 +269,18 @@ void Session::truncate(size_t count) {
   if (count > taken())
     throw InputError("a session of " + std::to_string(taken()) + " tokens can't be cut to " +
                      std::to_string(count));
+  if (count != 0 && count < processed && hasStates())
+    throw InputError("a session of " + std::to_string(processed) +
+                     " tokens can be cut to none alone, as layers have states of all of them, but "
+                     "got " +
+                     std::to_string(count));
   messages.clear();
   if (count <= processed)
     chosen = -1;
   if (count < processed) {
     hasLogits = false; // those of another token
     processed = count;
+    clearStates();
   }
 }
 

@@ -60,6 +60,8 @@ private:
   void bindInput(Program &program, size_t index);
   void bindOutput(Program &program, size_t index);
   std::byte *cache(const std::string &name, size_t bytes);
+  bool hasStates() const;
+  void clearStates();
   void run(Program &program, const int32_t *ids, size_t count);
   void process(const int32_t *ids, size_t count, bool chosen);
   void checkIds(const int32_t *ids, size_t count) const;
@@ -69,10 +71,13 @@ private:
   size_t taken() const;
   size_t choices() const;
 
+  /// Keys or values, a row for each position; or the state of a layer, which is of all tokens that
+  /// were processed, and of none at first: zeros.
   struct Cache {
     std::string name;
     size_t bytes;
     std::unique_ptr<Memory> memory;
+    bool isState() const;
   };
 
   mutable std::mutex turn;

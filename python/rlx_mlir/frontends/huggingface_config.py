@@ -29,6 +29,7 @@ from .documents import Document
 from .huggingface_families import FAMILIES, NUMBERS, REFUSED, Family
 from .huggingface_float8 import METHODS, Float8
 from .huggingface_scan import step_limits
+from .huggingface_streams import cutoffs, with_one_width
 
 CONFIG = "config.json"
 Floats = npt.NDArray[np.float32]
@@ -87,6 +88,8 @@ def read_config(folder: Path) -> FolderConfig:
         )
     if family.with_scans is not None and _names_scans(document):
         family = family.with_scans
+    if family.with_experts is not None and "moe" in _kinds_of(document):
+        family = family.with_experts
     found = document.refused(_refused(document, family))
     float8 = Float8.of(document)
     if family.part:
@@ -95,6 +98,8 @@ def read_config(folder: Path) -> FolderConfig:
         float8 = float8 or Float8.of(document)
     if family.scans == "single":
         document = _with_layers(document)
+    if family.streams:
+        document = with_one_width(document)
     reader = _Reader(document, family)
     word = reader.value(family.activation) or family.activations[0]
     if word not in family.activations:
@@ -112,6 +117,12 @@ def read_config(folder: Path) -> FolderConfig:
 
 def _with_layers(document: Document) -> Document:
     """That of layers which are each one thing, with these as `layer_types`, whichever way they are written."""
+    kinds = _kinds_of(document)
+    return Document(document.path, "", {**document.content, "layer_types": kinds, "num_hidden_layers": len(kinds)})
+
+
+def _kinds_of(document: Document) -> list[Json]:
+    """What layers are which are each one thing."""
     content = document.content
     kinds = content.get("layer_types") or content.get("layers_block_type")
     pattern = content.get("hybrid_override_pattern")
@@ -119,7 +130,7 @@ def _with_layers(document: Document) -> Document:
         kinds = [_LETTERS.get(letter, letter) for letter in pattern]
     if not isinstance(kinds, list) or not kinds:
         raise document.fail("layers_block_type", "a list of what layers are", kinds)
-    return Document(document.path, "", {**content, "layer_types": kinds, "num_hidden_layers": len(kinds)})
+    return kinds
 
 
 def _names_scans(document: Document) -> bool:
@@ -147,11 +158,11 @@ def _part(document: Document, family: Family) -> Document:
 
 
 #: What layers are called that have a scan, attention, or a network alone.
-_SCANNING, _ATTENDING, _NETWORKS = ("mamba", "linear_attention"), ("attention", "full_attention"), ("mlp",)
+_SCANNING, _ATTENDING, _NETWORKS = ("mamba", "linear_attention"), ("attention", "full_attention"), ("mlp", "moe")
 #: What has a factor before and behind the layers.
 _ENDS = ("embedding", "lm_head")
 #: What the letters of a pattern of layers stand for.
-_LETTERS = {"M": "linear_attention", "*": "full_attention", "-": "mlp"}
+_LETTERS = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
 
 
 @dataclass(frozen=True)
@@ -211,8 +222,13 @@ class _Reader:
         width = self.value("head_dim")
         size = hidden // heads if width is None else document.integer("head_dim", default=width)
         values |= {"attention.key_length": size, "attention.value_length": size}
+        if self.family.near:
+            values["expert_jitter"] = self.document.number(self.family.near, 0.01)
         if self.family.latent:
             values |= self._latents()
+        if self.family.streams:
+            values |= cutoffs(document, values["block_count"])
+            values["attention.shared_kv_layers"] = self.count("num_kv_shared_layers")
         if self.family.delta:
             values |= self._deltas(values["block_count"])
         if self.family.convs:
@@ -318,7 +334,9 @@ class _Reader:
                     f"{document.path}: with 'mamba_rms_norm', 'mamba_norm_before_gate' must be false: norms before "
                     "gates aren't supported"
                 )
-        if family.scans == "instead":
+        if family.indices:
+            values |= self._attention_at(sizes)
+        elif family.scans == "instead":
             values |= self._attention_instead(sizes)
         if family.scans == "single":
             values |= self._single_kinds(sizes)
@@ -342,15 +360,28 @@ class _Reader:
         own = {"expert_count": experts, "expert_used_count": self.document.integer("num_experts_per_tok", default=2)}
         return {**values, **own, "expert_shared_feed_forward_length": shared}
 
+    def _attention_at(self, sizes: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+        """Which layers have attention, which rotates, by their numbers."""
+        given, layers = self.document.content.get("attn_layer_indices") or [], sizes["block_count"]
+        if not isinstance(given, list) or not all(type(each) is int and 0 <= each < layers for each in given):
+            raise self.document.fail("attn_layer_indices", f"a list of layers below {layers}", given)
+        attends = np.isin(np.arange(layers), np.array(given, np.int64))
+        heads = np.where(attends, sizes["attention.head_count_kv"], 0).astype(np.int32)
+        return {"attention.head_count_kv": heads, "rope.scaling.finetuned": True}
+
     def _single_kinds(self, sizes: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
         """What each layer is: a scan, attention, or a network."""
         attends, networks = (
             self._kinds(sizes["block_count"], {kind: kind in own for kind in (*_SCANNING, *_ATTENDING, *_NETWORKS)})
             for own in (_ATTENDING, _NETWORKS)
         )
+        width = sizes["feed_forward_length"]
+        if self.family.with_experts is None:  # of layers that are experts
+            kinds = self.document.content["layer_types"]
+            width = np.where(np.array(kinds) == "moe", sizes["expert_feed_forward_length"], width)
         return {
             "attention.head_count_kv": np.where(attends, sizes["attention.head_count_kv"], 0).astype(np.int32),
-            "feed_forward_length": np.where(networks, sizes["feed_forward_length"], 0).astype(np.int32),
+            "feed_forward_length": np.where(networks, width, 0).astype(np.int32),
         }
 
     def _scales(self, layers: int, hidden: int) -> dict[str, MetadataValue]:
@@ -674,9 +705,21 @@ def _longrope(own: _RopeEntries) -> Rope:
     values = {
         "rope.scaling.type": "longrope",
         "rope.scaling.original_context_length": original,
-        "rope.scaling.attn_factor": own.number("attention_factor", natural),
+        "rope.scaling.attn_factor": _long_size(own, own.number("attention_factor", natural)),
     }
     return Rope(values, {f"rope_factors_{word}.weight": own.factors(f"{word}_factor") for word in ("short", "long")})
+
+
+def _long_size(own: _RopeEntries, natural: float) -> float:
+    """What rotated elements are multiplied by: what is said of short and long sequences, where that is the same."""
+    if own.entries.get("short_mscale") is None and own.entries.get("long_mscale") is None:
+        return natural
+    short, long = own.number("short_mscale"), own.number("long_mscale")
+    if short != long:
+        raise UnsupportedError(
+            f"{own.document.path}: 'short_mscale' and 'long_mscale' must be the same, but are {short:g} and {long:g}"
+        )
+    return short
 
 
 __all__ = ["CONFIG", "FolderConfig", "read_config"]

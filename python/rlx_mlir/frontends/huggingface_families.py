@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from . import huggingface_delta, huggingface_scan
+from . import huggingface_delta, huggingface_scan, huggingface_streams
 from .huggingface_family import ATTENTION, NO_BIASES, Family
 from .huggingface_scan_families import NO_SCAN_BIASES, SCAN_KEYS, SCANNING
 
@@ -51,7 +51,10 @@ OUTSIDE: Mapping[str, str] = {
     "model.embeddings.weight": "token_embd.weight",
     "model.norm_f.weight": "output_norm.weight",
     "model.final_layernorm.weight": "output_norm.weight",
+    "model.final_layernorm.bias": "output_norm.bias",
     "lm_head.weight": "output.weight",
+    "lm_head.bias": "output.bias",
+    **huggingface_streams.OUTSIDE,
 }
 """Tensors outside of the layers."""
 
@@ -126,6 +129,34 @@ _GEMMA3 = Family(
     windows="period",
     refused={**NO_BIASES, **_CAUSAL},
     plus_one=True,
+)
+
+_GEMMA3N = Family(
+    "gemma3n_text",
+    "gemma3n",
+    {**_BOTH_NORMS, **_HEAD_NORMS, **huggingface_streams.LAYER},
+    numbers={"final_logit_softcapping": "final_logit_softcapping", **huggingface_streams.NUMBERS},
+    defaults={
+        **_GEMMA,
+        "num_key_value_heads": 2,
+        "vocab_size": 262400,
+        "max_position_embeddings": 32768,
+        "intermediate_size": 16384,
+        "sliding_window": 512,
+        "sliding_window_pattern": 5,
+        "final_logit_softcapping": 30.0,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+        "hidden_size_per_layer_input": 256,
+        "altup_num_inputs": 4,
+        "num_kv_shared_layers": 15,
+    },
+    activation="hidden_activation",
+    activations=_GELU,
+    windows="period",
+    refused={**NO_BIASES, "altup_active_idx": (None, 0), "altup_correct_scale": (None, True)},
+    bare=huggingface_streams.BARE,
+    streams=True,
 )
 
 _DEEPSEEK2 = Family(
@@ -522,12 +553,46 @@ FAMILIES: dict[str, Family] = {
         ),
         _GEMMA3,
         replace(_GEMMA3, name="gemma3", part="text_config"),
+        _GEMMA3N,
+        replace(_GEMMA3N, name="gemma3n", part="text_config"),
         Family(
             "phi3",
             "phi3",
             {**_LLAMA, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
             defaults={"rms_norm_eps": 1e-5},
             windows="all",
+        ),
+        Family(
+            "phi",
+            "phi2",
+            {
+                **{name: own for name, own in ATTENTION.items() if own != "attn_output"},
+                "self_attn.dense": "attn_output",
+                "mlp.fc1": "ffn_up",
+                "mlp.fc2": "ffn_down",
+                "input_layernorm": "attn_norm",
+            },
+            numbers={"layer_norm_eps": "attention.layer_norm_epsilon"},
+            defaults={"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "hidden_act": _GELU[1]},
+            activations=_GELU,
+            refused={"qk_layernorm": (None, False)},
+        ),
+        Family(
+            "phimoe",
+            "phimoe",
+            {**_LLAMA, "mlp.router": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp"},
+            numbers=_EXPERTS,
+            defaults={
+                "num_key_value_heads": 8,
+                "num_local_experts": 16,
+                "num_experts_per_tok": 2,
+                "rms_norm_eps": 1e-5,
+                "rope_theta": 1e6,
+                "router_jitter_noise": 0.01,
+            },
+            windows="all",
+            split_experts=True,
+            near="router_jitter_noise",
         ),
         Family(
             "smollm3",

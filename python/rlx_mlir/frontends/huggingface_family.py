@@ -30,12 +30,14 @@ class Family:
         mixed_experts: tensors of all experts have gates and ups in turns, and biases; dense ones are [inputs, outputs],
             others are blocks of MXFP4 and their scales.
         packed: the methods of `quantization_config` whose tensors are read.
+        near: the key that says how near scores are which weigh each other, see `routing.Routing`; empty for none.
         latent: keys and values are made of latents: `kv_lora_rank` and its like say how wide all is, rows that rotate
             together are side by side unless `rope_interleave` is false, and a layer has all of `attn_kv_b` in one.
         own_order: elements 2 i and 2 i + 1 of heads rotate together, and rows of queries and keys are as in files.
         nested_rope: rotations of local layers may be described apart.
         only_attention: `layer_types` may ask for other layers than those with attention, which aren't read.
         ahead: the key that says how many layers behind the last one predict tokens further ahead, which aren't read.
+        streams: layers change several streams, see `huggingface_streams`.
         delta: layers have a gated delta rule in place of attention where `layer_types` says so, or all but every so
             many; and there may be a layer that predicts further ahead, by names of its own (`mtp_num_hidden_layers`).
         grouped: of such layers, files have heads in the order of folders, see `huggingface_delta`.
@@ -45,6 +47,8 @@ class Family:
         channel_rates: as of `Architecture.channel_rates`.
         scan: by the words of `huggingface_config.SCAN`, the keys that say of what sizes; None for what follows from the
             others.
+        indices: attention stands in the layers that `attn_layer_indices` names, and scans in all.
+        with_experts: the family of folders of this name some of whose layers are experts.
         with_scans: the family of folders of this name whose `layer_types` name layers with scans.
         part: the entry of `config.json` that describes the language model, where that is one part of several, of which
             the others are for what isn't text, and aren't read; empty where it is the whole.
@@ -65,17 +69,21 @@ class Family:
     split_experts: bool = False
     mixed_experts: bool = False
     packed: tuple[str, ...] = ()
+    near: str = ""
     latent: bool = False
     own_order: bool = False
     nested_rope: bool = False
     only_attention: bool = False
     ahead: str = ""
+    streams: bool = False
     delta: bool = False
     grouped: bool = False
     convs: bool = False
     scans: str = ""
     channel_rates: bool = False
     scan: Mapping[str, str] = field(default_factory=dict)
+    indices: bool = False
+    with_experts: Family | None = None
     with_scans: Family | None = None
     part: str = ""
 

@@ -172,6 +172,64 @@ _NEMOTRON_H = Family(
     },
 )
 
+_EXPERT_WORDS = {f"mixer.shared_experts.{word}_proj": f"ffn_{word}_shexp" for word in ("up", "down")}
+_NEMOTRON_H_EXPERTS = replace(
+    _NEMOTRON_H,
+    architecture="nemotron_h_moe",
+    layer={**_NEMOTRON_H.layer, **_EXPERT_WORDS, "mixer.gate": "ffn_gate_inp"},
+    bare={**_NEMOTRON_H.bare, "mixer.gate.e_score_correction_bias": "exp_probs_b.bias"},
+    numbers={
+        **_NEMOTRON_H.numbers,
+        "n_routed_experts": "expert_count",
+        "num_experts_per_tok": "expert_used_count",
+        "n_group": "expert_group_count",
+        "topk_group": "expert_group_used_count",
+        "norm_topk_prob": "expert_weights_norm",
+        "routed_scaling_factor": "expert_weights_scale",
+        "moe_intermediate_size": "expert_feed_forward_length",
+        "moe_shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+    },
+    defaults={
+        **_NEMOTRON_H.defaults,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "n_group": 1,
+        "topk_group": 1,
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 1.0,
+        "moe_intermediate_size": 7688,
+        "moe_shared_expert_intermediate_size": 7688,
+        "intermediate_size": 21504,
+    },
+    refused={**_NEMOTRON_H.refused, "moe_latent_size": (None,)},
+    split_experts=True,
+)
+_BAMBA = Family(
+    "bamba",
+    "granitehybrid",
+    {
+        **ATTENTION,
+        **{f"feed_forward.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")},
+        "input_layernorm": "attn_norm",
+        "pre_ff_layernorm": "ffn_norm",
+        **huggingface_scan.layer_names("mamba"),
+    },
+    defaults={
+        "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 262144,
+        "partial_rotary_factor": 0.5,
+        "mamba_n_heads": 128,
+        "mamba_n_groups": 1,
+        "mamba_d_state": 256,
+        "mamba_d_conv": 4,
+    },
+    refused={**NO_BIASES, **NO_SCAN_BIASES},
+    bare=huggingface_scan.bare_names("mamba"),
+    scans="instead",
+    indices=True,
+    scan=SCAN_KEYS,
+)
 SCANNING = (
     _MAMBA,
     replace(
@@ -183,7 +241,8 @@ SCANNING = (
     _JAMBA,
     _MAMBA2,
     _FALCON_H1,
-    _NEMOTRON_H,
+    _BAMBA,
+    replace(_NEMOTRON_H, with_experts=_NEMOTRON_H_EXPERTS),
 )
 """Those that no other family is made of."""
 

@@ -21,6 +21,7 @@ from .huggingface_delta import DeltaOrder
 from .huggingface_families import OUTSIDE
 from .huggingface_float8 import DTYPE, FLOAT8, is_of_inputs, scale_of
 from .huggingface_scan import ChannelScanOrder, ScanOrder
+from .huggingface_streams import STACKED
 from .model_file import TensorInfo
 from .safetensors import SafetensorsFile
 
@@ -35,20 +36,24 @@ _LISTED = 8  # names that an error spells out
 #: What stands before the names of a language model that is a part of a model: what replaces it, of either form.
 _PREFIXES = (("language_model.model.", "model."), ("model.language_model.", "model."), ("language_model.", ""))
 #: Other parts, in whose tensors a text has no share.
-_OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector|visual)\..+")
+_OTHERS = re.compile(
+    r"(?:model\.)?(?:vision_tower|multi_modal_projector|visual|audio_tower|embed_vision|embed_audio)\..+"
+)
+#: What each of several has, by its number.
+_NUMBERED = re.compile(r"(.+)\.(\d{1,6})\.weight")
 #: What some families call the model without its head.
 _BACKBONE = "backbone."
 #: The layer that predicts further ahead, and what is around it.
 _AHEAD = re.compile(r"mtp\.(?:layers\.0\.)?(.+)")
 _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)")
 _EXPERT = re.compile(
-    r"(?:mlp|block_sparse_moe|feed_forward)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight"
+    r"(?:mlp|block_sparse_moe|feed_forward|mixer)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight"
 )
 #: Of experts whose gates and ups take turns: matrices, biases, and blocks of MXFP4 with their scales.
 _MIXED_EXPERTS = re.compile(r"mlp\.experts\.(gate_up|down)_proj(|_bias|_blocks|_scales)")
 _MIXED_RANKS = {"": 3, "_bias": 2, "_blocks": 4, "_scales": 3}
 _JOINED_EXPERTS = re.compile(
-    r"(?:mlp|feed_forward)\.experts\.(gate_up|down)_proj|block_sparse_moe\.(input|output)_linear\.weight"
+    r"(?:mlp|feed_forward|mixer)\.experts\.(gate_up|up|down)_proj|block_sparse_moe\.(input|output)_linear\.weight"
 )
 #: What the matrices of an expert are.
 _WORDS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w2": "down", "w3": "up"}
@@ -167,6 +172,10 @@ class FolderTensors:
     def _take(self, part: int, info: safetensors.TensorInfo) -> bool:
         """Takes a tensor of a file; whether it has a use."""
         family, layer = self._config.family, _LAYER.fullmatch(info.name)
+        each = _NUMBERED.fullmatch(info.name) if family.streams else None
+        if each is not None and each[1] in STACKED:
+            self._experts.setdefault(STACKED[each[1]], {})[int(each[2])] = part, info
+            return True
         name = OUTSIDE.get(info.name)
         if layer is not None:
             if 0 <= int(layer[1]) - self._layers < self._config.ahead:
@@ -267,8 +276,8 @@ class FolderTensors:
         if joined is None or len(info.shape) != 3:
             return False
         values, (experts, rows, width) = self._values(part, info), info.shape  # floats of 8 bits are of two dimensions
-        if joined[1] == "down" or joined[2] == "output":
-            self._make(f"{layer}.ffn_down_exps.weight", info.shape, info.type, partial(np.array, values))
+        if (word := "down" if joined[2] == "output" else joined[1]) in ("up", "down"):
+            self._make(f"{layer}.ffn_{word}_exps.weight", info.shape, info.type, partial(np.array, values))
             return True
         if rows % 2:
             return False

@@ -92,6 +92,8 @@ class Experts:
         routed: the file says how experts are chosen (`routing.Routing`), and how many of the first layers have one
             network in place of experts (``leading_dense_block_count``).
         some: layers without a router have one network in place of experts.
+        by_sigmoid: scores are sigmoids where a file doesn't say what they are.
+        mixed: each of two weights is that of a softmax among scores near its own, see `routing.Routing`.
     """
 
     normalised: bool
@@ -104,10 +106,13 @@ class Experts:
     shared_count: bool = False
     routed: bool = False
     some: bool = False
+    by_sigmoid: bool = False
+    mixed: bool = False
 
 
 REFUSED: Mapping[str, tuple[object, ...]] = {
     "activation_sparsity_scale": (0.0,),
+    "altup.active_idx": (0,),
     "altup.num_inputs": (0,),
     "attention.causal": (True,),
     "attention.clamp_kqv": (0.0,),
@@ -162,6 +167,12 @@ _OF_LATENTS = (
     "attention.key_length_mla",
     "rope.scaling.yarn_log_multiplier",
 )
+_OF_STREAMS = (
+    "activation_sparsity_scale",
+    "altup.num_inputs",
+    "attention.shared_kv_layers",
+    "embedding_length_per_layer_input",
+)
 _PREDICTED = "nextn_predict_layers"
 _OF_ROUTING = ("expert_gating_func", "expert_group_count", "expert_weights_scale", "leading_dense_block_count")
 
@@ -186,6 +197,8 @@ class Architecture:
         folder_order: rows of queries and keys are in the order of folders, whatever `rope_style` is.
         needs: keys that a file must have, beside those that all must.
         layer_norms: norms subtract the mean first.
+        rms_key: files have what is added under their roots by the key of norms that don't.
+        head_bias: the output matrix has a bias.
         norm_biases: something is added behind them.
         parallel: attention and the feed-forward network read the same, and both are added to what the layer reads.
         gate: the feed-forward network has one.
@@ -223,6 +236,7 @@ class Architecture:
         rotates: queries and keys rotate; None where a file says so (``rope.scaling.finetuned``), and they don't where
             it doesn't.
         renamed: what files call some tensors, of layers or outside of them, that have another name here.
+        streams: layers change several streams, see `streams.Streams`, and scores aren't multiplied.
         recurs: the rules of tensors are those of such a layer.
         predicts: files may have a layer that predicts the token after the next one, see `prediction`.
         reads: keys, of those in `REFUSED`, that the architecture has a meaning for.
@@ -240,6 +254,8 @@ class Architecture:
     folder_order: bool = False
     needs: tuple[str, ...] = ()
     layer_norms: bool = False
+    rms_key: bool = False
+    head_bias: bool = False
     norm_biases: bool = False
     parallel: bool = False
     gate: bool = True
@@ -269,6 +285,7 @@ class Architecture:
     scan_norms: bool = False
     rotates: bool | None = True
     renamed: Mapping[str, str] = field(default_factory=dict)
+    streams: bool = False
     recurs: bool = False
     predicts: bool = False
     reads: frozenset[str] = frozenset()
@@ -317,7 +334,9 @@ class Architecture:
             TensorRule("token_embd.weight", ("vocab", "hidden")),
             *self._norm("output_norm"),
             TensorRule("output.weight", ("vocab", "hidden"), optional=True),
+            *([TensorRule("output.bias", ("vocab",), optional=self.some_biases)] if self.head_bias else ()),
             *(TensorRule(name, ("rope_pairs",), optional=True) for name in self.rope_factors),
+            *(self._around_streams if self.streams else ()),
         )
 
     @property
@@ -333,7 +352,35 @@ class Architecture:
         rules += self._feed_forward
         if self.post_norms:
             rules.append(TensorRule("post_ffw_norm.weight", ("hidden",)))
-        return tuple(rules)
+        return (*rules, *self._of_streams) if self.streams else tuple(rules)
+
+    @property
+    def _around_streams(self) -> tuple[TensorRule, ...]:
+        """Tensors outside of layers that make several streams of one, and one of them."""
+        return (
+            TensorRule("altup_proj.weight", ("other_streams", "hidden", "hidden")),
+            TensorRule("altup_unembd_proj.weight", ("other_streams", "hidden", "hidden")),
+            TensorRule("per_layer_token_embd.weight", ("extra_vocab", "all_extra")),
+            TensorRule("per_layer_model_proj.weight", ("all_extra", "hidden")),
+            TensorRule("per_layer_proj_norm.weight", ("extra",)),
+        )
+
+    @property
+    def _of_streams(self) -> tuple[TensorRule, ...]:
+        """Tensors of a layer beside attention and the network."""
+        return (
+            TensorRule("altup_router.weight", ("streams", "hidden")),
+            TensorRule("altup_router_norm.weight", ("hidden",)),
+            TensorRule("altup_predict_coef.weight", ("stream_pairs", "streams")),
+            TensorRule("altup_correct_coef.weight", ("streams", "streams")),
+            TensorRule("altup_correct_scale.weight", ("hidden",)),
+            TensorRule("laurel_l.weight", ("low_rank", "hidden")),
+            TensorRule("laurel_r.weight", ("hidden", "low_rank")),
+            TensorRule("laurel_post_norm.weight", ("hidden",)),
+            TensorRule("inp_gate.weight", ("extra", "hidden")),
+            TensorRule("proj.weight", ("hidden", "extra")),
+            TensorRule("post_norm.weight", ("hidden",)),
+        )
 
     def _norm(self, name: str) -> list[TensorRule]:
         """Tensors of the norm of what a layer reads."""
@@ -356,7 +403,7 @@ class Architecture:
             rules.append(TensorRule("attn_sinks.weight", ("heads",)))
         rules.append(TensorRule("attn_output.weight", ("hidden", "q_width")))
         if self.output_bias:
-            rules.append(TensorRule("attn_output.bias", ("hidden",)))
+            rules.append(TensorRule("attn_output.bias", ("hidden",), optional=self.some_biases))
         return rules
 
     @property
@@ -438,11 +485,12 @@ class Architecture:
     @property
     def _feed_forward(self) -> tuple[TensorRule, ...]:
         if not self.experts:
-            own = _gated("", "ffn")[0 if self.gate else 1 :]
+            own = self._network("", "ffn")
             widths = {"gate": "ffn", "up": "ffn", "down": "hidden"}
             biases = (TensorRule(f"{name}.bias", (widths[name[4:]],)) for name in (rule.name[:-7] for rule in own))
             return (*own, *biases) if self.ffn_biases else own
-        rules = (TensorRule("ffn_gate_inp.weight", ("experts", "hidden")), *_gated("_exps", "expert_ffn", "experts"))
+        rules: tuple[TensorRule, ...] = (TensorRule("ffn_gate_inp.weight", ("experts", "hidden")),)
+        rules += self._network("_exps", "expert_ffn", "experts")
         if self.experts.biases:
             widths = {"gate": "expert_ffn", "up": "expert_ffn", "down": "hidden"}
             rules += (TensorRule("ffn_gate_inp.bias", ("experts",)),)
@@ -452,13 +500,22 @@ class Architecture:
         if self.experts.shared:
             rules += (TensorRule("ffn_gate_inp_shexp.weight", ("hidden",)),)
         if self.experts.shared or self.experts.added or self.experts.shared_count:
-            rules += _gated("_shexp", "shared_ffn")
+            rules += self._network("_shexp", "shared_ffn")
         return rules
+
+    def _network(self, suffix: str, width: str, *outer: str) -> tuple[TensorRule, ...]:
+        """The matrices of a network that is so wide inside, or of several."""
+        own = (
+            TensorRule(f"ffn_gate{suffix}.weight", (*outer, width, "hidden")),
+            TensorRule(f"ffn_up{suffix}.weight", (*outer, width, "hidden")),
+            TensorRule(f"ffn_down{suffix}.weight", (*outer, "hidden", width)),
+        )
+        return own if self.gate else own[1:]
 
     @property
     def eps_key(self) -> str:
         """What is added under the root of norms, by its key."""
-        return f"attention.layer_norm{'' if self.layer_norms else '_rms'}_epsilon"
+        return f"attention.layer_norm{'' if self.layer_norms and not self.rms_key else '_rms'}_epsilon"
 
     @property
     def refused(self) -> dict[str, tuple[object, ...]]:
@@ -470,6 +527,8 @@ class Architecture:
             known |= {"attn_logit_softcapping", "final_logit_softcapping"}
         if self.latent:
             known |= set(_OF_LATENTS)
+        if self.streams:
+            known |= set(_OF_STREAMS)
         if self.predicts:
             known.add(_PREDICTED)
         if self.possible_experts:
@@ -486,15 +545,6 @@ class Architecture:
         if self.experts and self.experts.of_chosen:
             asked |= {"expert_gating_func": (0, 3), "expert_weights_norm": (True,)}
         return {key: neutral for key, neutral in asked.items() if key not in known}
-
-
-def _gated(suffix: str, width: str, *outer: str) -> tuple[TensorRule, ...]:
-    """The matrices of a gated network that is so wide inside, or of several."""
-    return (
-        TensorRule(f"ffn_gate{suffix}.weight", (*outer, width, "hidden")),
-        TensorRule(f"ffn_up{suffix}.weight", (*outer, width, "hidden")),
-        TensorRule(f"ffn_down{suffix}.weight", (*outer, "hidden", width)),
-    )
 
 
 ROPE_FACTORS = "rope_freqs.weight"

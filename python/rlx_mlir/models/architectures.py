@@ -15,8 +15,9 @@ _GRANITE = Architecture(
     joined={"ffn_gate_up.weight": ("ffn_gate.weight", "ffn_up.weight")},
     reads=frozenset({"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}),
 )
+_QKV = {f"attn_qkv.{kind}": (f"attn_q.{kind}", f"attn_k.{kind}", f"attn_v.{kind}") for kind in ("weight", "bias")}
 _JOINED = {
-    "attn_qkv.weight": ("attn_q.weight", "attn_k.weight", "attn_v.weight"),
+    **_QKV,
     "ffn_up.weight": ("ffn_gate.weight", "ffn_up.weight"),
 }
 # How pairs are shared out among places in pictures: of a text, all are of the position.
@@ -41,6 +42,9 @@ _COHERE2 = Architecture(
     multiplied_logits=True,
     local=LocalLayers(period=4, rotate_alone=True),
     reads=frozenset({"logit_scale"}),
+)
+_NEMOTRON_H = Architecture(
+    "nemotron_h", rope_style="half", scans="single", gate=False, activation="relu_squared", rotates=False
 )
 _QWEN2 = Architecture("qwen2", rope_style="half", qkv_bias=True, local=_ALL_LOCAL)
 _QWEN3 = Architecture("qwen3", rope_style="half", head_norms="head", local=_ALL_LOCAL)
@@ -99,11 +103,51 @@ ARCHITECTURES: dict[str, Architecture] = {
             reads=frozenset({"attention.scale"}),
         ),
         Architecture(
+            "gemma3n",
+            rope_style="half",
+            head_norms="head",
+            post_norms=True,
+            activation="gelu_approx",
+            scaled_embedding=True,
+            local=LocalLayers(period=5, rope_base=10000.0),
+            softcaps=(0.0, 30.0),
+            streams=True,
+        ),
+        Architecture(
             "phi3",
             rope_style="half",
             rope_factors=LONG_ROPE_FACTORS,
             local=_ALL_LOCAL,
             joined=_JOINED,
+        ),
+        Architecture(
+            "phi2",
+            rope_style="half",
+            layer_norms=True,
+            norm_biases=True,
+            qkv_bias=True,
+            output_bias=True,
+            head_bias=True,
+            parallel=True,
+            gate=False,
+            ffn_biases=True,
+            activation="gelu_approx",
+            joined=_QKV,
+        ),
+        Architecture(
+            "phimoe",
+            rope_style="half",
+            rope_factors=LONG_ROPE_FACTORS,
+            layer_norms=True,
+            norm_biases=True,
+            rms_key=True,
+            qkv_bias=True,
+            output_bias=True,
+            head_bias=True,
+            some_biases=True,
+            local=_ALL_LOCAL,
+            joined=_QKV,
+            experts=Experts(normalised=False, mixed=True),
         ),
         Architecture(
             "glm4",
@@ -221,8 +265,12 @@ ARCHITECTURES: dict[str, Architecture] = {
             renamed={"ffn_norm": "ffn_norm.weight"},
             reads=frozenset({"logit_scale"}),
         ),
-        Architecture(
-            "nemotron_h", rope_style="half", scans="single", gate=False, activation="relu_squared", rotates=False
+        _NEMOTRON_H,
+        replace(
+            _NEMOTRON_H,
+            name="nemotron_h_moe",
+            experts=Experts(normalised=True, own_width=True, added=True, routed=True, some=True, by_sigmoid=True),
+            reads=frozenset({"expert_shared_count"}),  # whose width another key says
         ),
         _QWEN35,
         replace(_QWEN35, name="qwen35moe", experts=Experts(normalised=True, own_width=True, shared=True)),

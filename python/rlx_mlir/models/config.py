@@ -26,6 +26,8 @@ from .networks import routing_of, sparse_of, widths_of
 from .recurrent import Recurrence, convs_of, delta_of, scans_of
 from .rope import Yarn, frequencies
 from .routing import BY_SOFTMAX, Routing
+from .streams import Streams
+from .streams_of import streams_of
 
 WEIGHT_TYPES = frozenset(fmt.name for fmt in FORMATS_BY_ID.values() if fmt.is_weight)
 """Types that a weight matrix may have."""
@@ -78,6 +80,8 @@ class ModelConfig:
         predicts: the layer behind the last one predicts the token after the next one, see `prediction`.
         attends: the layers with attention; None for those without a state.
         networks: the layers with a feed-forward network; None for all.
+        streams: what layers change that have several streams; None for those of one.
+        extra_vocab: rows of the table of what tokens have for each layer; ids behind them read row 0.
     """
 
     architecture: str
@@ -122,6 +126,8 @@ class ModelConfig:
     predicts: bool = field(default=False, repr=False)
     attends: tuple[int, ...] | None = field(default=None, repr=False)
     networks: tuple[int, ...] | None = field(default=None, repr=False)
+    streams: Streams | None = field(default=None, repr=False)
+    extra_vocab: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         check_kv_dtype(self.kv_dtype, self.head_dim, one=self.latent is not None)
@@ -173,6 +179,7 @@ class ModelConfig:
             "both_hidden": 2 * self.hidden,
             **(self.delta.sizes() if self.delta else {}),
             **(self.latent.sizes(self.heads) if self.latent else {}),
+            **({"extra_vocab": self.extra_vocab, **self.streams.sizes()} if self.streams else {}),
         }
 
     @property
@@ -206,6 +213,8 @@ class ModelConfig:
         """The layers whose past is keys and values of each token."""
         if self.attends is not None:
             return self.attends
+        if self.streams is not None:
+            return self.streams.owners
         return tuple(layer for layer in range(self.layers) if not self.is_recurrent(layer))
 
     def has_network(self, layer: int) -> bool:
@@ -214,7 +223,16 @@ class ModelConfig:
 
     def is_network(self, layer: int) -> bool:
         """Whether a layer is a feed-forward network and nothing else."""
-        return not self.is_recurrent(layer) and layer < self.layers and layer not in self.attentive
+        return (
+            self.source(layer) == layer
+            and not self.is_recurrent(layer)
+            and layer < self.layers
+            and layer not in self.attentive
+        )
+
+    def source(self, layer: int) -> int:
+        """The layer whose keys and values a layer reads: itself, or one before it."""
+        return layer if self.streams is None or layer >= self.layers else self.streams.sources[layer]
 
     def is_local(self, layer: int) -> bool:
         """Whether a layer sees a window of keys only."""
@@ -239,7 +257,7 @@ class ModelConfig:
         choices += [self.local, self.unrotated, self.experts, self.attention_softcap, self.residual_scale != 1.0]
         choices += [self.rope_style == "half" and self.rope_dims < self.head_dim, self.latent, plan.gated]
         choices += [plan.norms_rotated, plan.layer_norms, plan.parallel, not plan.gate, plan.ffn_biases]
-        choices += [plan.scans]
+        choices += [plan.scans, plan.streams]
         return not any(choices) and plan.activation == "silu" and self.attention_scale == self.head_dim**-0.5
 
     @property
@@ -350,8 +368,10 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
     if vocab and declared != vocab:
         raise keys.fail("vocab_size", f"the rows of 'token_embd.weight', {vocab}", declared)
     context = keys.integer("context_length", 0)
+    local = _local_layers(keys, architecture, layers, context)
+    table = file.tensors.get("per_layer_token_embd.weight")
     wide = layers in architecture.wide_scale_layers
-    scale = (hidden / heads if wide else max(width, 1)) ** -0.5
+    scale = 1.0 if architecture.streams else (hidden / heads if wide else max(width, 1)) ** -0.5
     return {
         "architecture": architecture.name,
         "layers": layers,
@@ -364,7 +384,7 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
         "context": context,
         "eps": keys.number(architecture.eps_key, 0),
         **_rope(keys, architecture, layers, rotated, context),
-        **_local_layers(keys, architecture, layers, context),
+        **local,
         **_factors(keys, architecture, hidden, scale * _stretched_scale(keys) if latent else scale),
         "tied_head": False,
         "latent": latent,
@@ -372,6 +392,8 @@ def _numbers(file: ModelFile, architecture: Architecture) -> dict[str, MetadataV
         "sparse": sparse_of(keys, architecture, layers),
         "delta": past,
         "predicts": predicted > 0,
+        "streams": streams_of(keys, layers, local["local"]) if architecture.streams else None,
+        "extra_vocab": table.shape[0] if architecture.streams and table is not None else 0,
         **kinds,
     }
 
@@ -598,8 +620,15 @@ def _tensors(file: ModelFile, architecture: Architecture, config: ModelConfig) -
             if all(f"blk.{layer}.{name}" in rules for name in names):  # of experts, or of a network
                 own_rules = [(name, rules[f"blk.{layer}.{name}"]) for name in names]
                 _split(tensors, f"blk.{layer}.", joined, own_rules, sizes)
+    without = {  # which files may have, as of any layer, and nothing reads
+        f"blk.{layer}.{name}.weight"
+        for layer in range(config.layers)
+        for name in ("attn_k", "attn_v", "attn_k_norm")
+        if config.source(layer) != layer
+    }
+    rules = {name: rule for name, rule in rules.items() if name not in without}
     missing = [name for name, rule in rules.items() if name not in tensors and not rule.optional]
-    unknown = [name for name in tensors if name not in rules]
+    unknown = [name for name in tensors if name not in rules and name not in without]
     wrong, types = [], []
     for name, rule in rules.items():
         info = tensors.get(name)
@@ -647,14 +676,14 @@ def _split(
     """
     info = tensors.get(f"{prefix}{joined}")
     rows = [sizes[rule.dims[0]] for _, rule in parts]
-    if info is None or len(info.shape) != 2 or info.nbytes is None or info.shape[0] != sum(rows):
+    if info is None or len(info.shape) > 2 or info.nbytes is None or info.shape[0] != sum(rows):
         return
     if any(f"{prefix}{name}" in tensors for name, _ in parts if name != joined):
         return
     del tensors[f"{prefix}{joined}"]
-    size, begin = info.nbytes // info.rows, info.offset
+    size, begin = info.nbytes // info.shape[0], info.offset
     for (name, _), count in zip(parts, rows, strict=True):
-        shape, whole = (count, info.k), f"{prefix}{name}"
+        shape, whole = (count, *info.shape[1:]), f"{prefix}{name}"
         tensors[whole] = replace(info, name=whole, shape=shape, offset=begin, nbytes=count * size)
         begin += count * size
 

@@ -52,6 +52,7 @@ from .layers import (
     weight_params,
 )
 from .prediction import build_prediction
+from .stream_layers import StreamLayer, extras, merged, spread
 
 if TYPE_CHECKING:
     from ..hir import GraphModule, Value
@@ -158,10 +159,13 @@ def build(
     params, tables = weight_params(graph, config), rope_params(graph, config, "context")
     adapters = adapter_params(graph, config, ranks or {})
     x = embedded(graph, config, params, tokens)
+    extra = extras(graph, config, params, tokens, x) if config.streams else None
+    x = spread(graph, config, params, x) if config.streams else x
     outputs: dict[str, Value] = {}
     for number in range(config.layers):
         cos, sin = tables.get(config.is_local(number), (None, None))
-        layer = Layer(graph, config, number, params, cos, sin, pos, adapters)
+        parts = (graph, config, number, params, cos, sin, pos, adapters)
+        layer = Layer(*parts) if extra is None else StreamLayer(*parts, extra=extra)
         own = [name for name in caches if name.endswith(f"_{number}")]
         if config.is_network(number):
             x = layer.network(x)
@@ -170,12 +174,14 @@ def build(
             x, trail, left, updated = layer.recurrent(x, Past.of(states, number), [caches[name] for name in own])
             outputs |= {f"trail_{number}": trail} if program in TENTATIVE else left.named(number)
         else:
-            x, updated = layer.cached(x, [caches[name] for name in own])
+            read = [outputs[f"{name}_{config.source(number)}"] for name in "kv"] if not own and config.streams else []
+            x, updated = layer.cached(x, read or [caches[name] for name in own])
         outputs |= zip(own, updated, strict=True)
     if config.predicts and program != "batch":  # of each token, as it is read by what predicts
         x = outputs["hidden"] = normed(graph, config, params, x)
     if rows is not None:  # the head is the largest matrix of small models: only the rows that are asked for
         x = graph.gather(x, rows, axis=1, name="rows")
+    x = merged(graph, config, params, x) if config.streams else x
     logits = (head_of if "hidden" in outputs else logits_of)(graph, config, params, x)
     if candidates:
         inputs = _choice_inputs(graph)

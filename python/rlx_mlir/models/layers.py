@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..checks import Option
 from ..errors import UnsupportedError
 from .architecture import LONG_ROPE_FACTORS, ROPE_FACTORS
@@ -144,7 +146,7 @@ def logits_of(graph: GraphModule, config: ModelConfig, params: Mapping[str, Valu
 
 def head_of(graph: GraphModule, config: ModelConfig, params: Mapping[str, Value], x: Value) -> Value:
     """Logits from what is normed."""
-    logits = product(graph, x, params[config.head_weight], name="output")
+    logits = product(graph, x, params[config.head_weight], params.get("output.bias"), name="output")
     if config.logit_scale != 1.0:
         logits = graph.mul(logits, 1.0 / config.logit_scale, name="output")
     cap = config.logit_softcap
@@ -214,9 +216,9 @@ class Layer:
             return self._behind(x, added), trail, left, updated
 
     def network(self, x: Value) -> Value:
-        """The result of a layer that is a feed-forward network alone."""
+        """The result of a layer that is a feed-forward network, or experts, alone."""
         with self.graph.scope(f"blk.{self.number}"):
-            return self._add(x, self._feed_forward(self._pre_norm(x, "attn_norm")), "ffn_down")
+            return self._add(x, self._networks(self._pre_norm(x, "attn_norm")), "ffn_down")
 
     def sequence(self, x: Value) -> Value:
         """The result for whole sequences, each from its first token on; a block `layer<number>`.
@@ -224,6 +226,11 @@ class Layer:
         That name has no point, which would make all layers parts of one block: a step of training computes some of the
         outermost blocks again where memory is short.
         """
+        if self.config.streams is not None:
+            raise UnsupportedError(
+                f"layers of '{self.config.architecture}' change several streams, and some read keys and values of "
+                "others, which whole sequences without caches, as in training, don't have"
+            )
         if self.config.is_network(self.number):
             return self.network(x)
         if not self.config.is_recurrent(self.number):
@@ -253,8 +260,11 @@ class Layer:
         if not self.config.has_network(self.number):
             return h
         n = self._pre_norm(h, self.config.plan.ffn_norm)
-        found = self._experts(n) if self.config.has_experts(self.number) else self._feed_forward(n)
-        return self._add(h, self._post_norm(found, "post_ffw_norm"), "ffn_down")
+        return self._add(h, self._post_norm(self._networks(n), "post_ffw_norm"), "ffn_down")
+
+    def _networks(self, n: Value) -> Value:
+        """What a layer's network gives, or its experts."""
+        return self._experts(n) if self.config.has_experts(self.number) else self._feed_forward(n)
 
     def _with_attention(self, n: Value, added: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         """What stands beside attention with what that gives, and the new caches, where the layer has both."""
@@ -318,16 +328,16 @@ class Layer:
         return result, (new_k, new_v)
 
     def _attend(self, n: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
-        config, local = self.config, self.config.is_local(self.number)
+        config = self.config
+        if config.source(self.number) != self.number:
+            return self._attend_others(n, caches), ()
         q, k, v = (self._product(n, name) for name in ("attn_q", "attn_k", "attn_v"))
         q, gate = self._gate(q) if config.plan.gated else (q, None)
         q, k = self._rotate(q, "attn_q", config.heads), self._rotate(k, "attn_k", config.kv_heads)
+        v = self._unit_heads(v) if config.plan.streams else v
         cached: dict[str, Option] = {}
         if caches:
             cached = {"k_cache": caches[0], "v_cache": caches[1], "pos": self.pos, **schemes(config)}
-        masked: dict[str, Option] = {"mask_kind": "custom"}
-        if self.seen is None:
-            masked = {"mask_kind": "sliding_window", "window": config.window} if local else {"mask_kind": "causal"}
         found = self.graph.attention(
             q,
             k,
@@ -336,7 +346,7 @@ class Layer:
             num_heads=config.heads,
             num_kv_heads=config.kv_heads,
             head_dim=config.head_dim,
-            **masked,
+            **self._mask(),
             scale=config.attention_scale,
             softcap=config.attention_softcap or None,
             sinks=self._weight("attn_sinks") if config.plan.sinks else None,
@@ -347,6 +357,40 @@ class Layer:
         if gate is not None:
             attended = self.graph.mul(attended, self.graph.sigmoid(gate, name="attention"), name="attention")
         return self._product(attended, "attn_output"), updated
+
+    def _mask(self) -> dict[str, Option]:
+        """Which keys queries see."""
+        if self.seen is not None:
+            return {"mask_kind": "custom"}
+        if self.config.is_local(self.number):
+            return {"mask_kind": "sliding_window", "window": self.config.window}
+        return {"mask_kind": "causal"}
+
+    def _attend_others(self, n: Value, caches: tuple[Value, ...]) -> Value:
+        """Attention over keys and values of another layer, which has put those of these tokens into its caches."""
+        config, (k, v) = self.config, caches
+        q = self._rotate(self._product(n, "attn_q"), "attn_q", config.heads)
+        attended = self.graph.attention(
+            q,
+            k,
+            v,
+            num_heads=config.heads,
+            num_kv_heads=config.kv_heads,
+            head_dim=config.head_dim,
+            **self._mask(),
+            scale=config.attention_scale,
+            pos=self.pos,
+            **schemes(config),
+            name="attention",
+        )
+        return self._product(attended, "attn_output")
+
+    def _unit_heads(self, v: Value) -> Value:
+        """Values of each head divided by the root of their mean square."""
+        graph, config, name = self.graph, self.config, "attn_v_norm"
+        rows = graph.reshape(v, [*v.shape[:-1], config.kv_heads, config.head_dim], name=name)
+        ones = graph.constant(np.ones(config.head_dim, np.float32))
+        return graph.reshape(graph.rms_norm(rows, ones, eps=config.eps, name=name), v.shape, name=name)
 
     def _gate(self, made: Value) -> tuple[Value, Value]:
         """Queries, and what their results are multiplied by the sigmoid of: in each head one behind the other."""
@@ -488,7 +532,10 @@ class Layer:
         each = graph.expand(graph.reshape(tokens, [count, 1, width]), [count, used, width], name="ffn_exps")
         rows, own = graph.reshape(each, [-1, width], name="ffn_exps"), graph.reshape(experts, [-1], name="ffn_exps")
 
-        inner = self._joined(*(self._by_expert(rows, own, name) for name in ("ffn_gate_exps", "ffn_up_exps")))
+        if config.plan.gate:
+            inner = self._joined(*(self._by_expert(rows, own, name) for name in ("ffn_gate_exps", "ffn_up_exps")))
+        else:
+            inner = self._bent(self._by_expert(rows, own, "ffn_up_exps"), "ffn_exps")
         found = graph.reshape(self._by_expert(inner, own, "ffn_down_exps"), [count, used, width], name="ffn_exps")
         weighted = graph.mul(found, graph.reshape(weights, [count, used, 1], name="ffn_exps"), name="ffn_exps")
         result = graph.reshape(graph.sum(weighted, 1, name="ffn_exps"), n.shape, name="ffn_exps")
@@ -532,13 +579,28 @@ class Layer:
             gate_w, up_w, down_w = map(self._weight, names)
             dense = any(weight.packed is None for weight in (gate_w, up_w, down_w))
             return graph.swiglu(n, gate_w=gate_w, up_w=up_w, down_w=down_w, transpose_weight=dense, name=name)
-        if activation == "relu_squared":
-            bent = graph.relu(self._product(n, names[1]), name=name)
-            return self._product(graph.mul(bent, bent, name=name), names[2])
         if not self.config.plan.gate:
-            return self._product(graph.activation(activation, self._product(n, names[1]), name=name), names[2])
-        gate = graph.activation(activation, self._product(n, names[0]), name=name)
+            return self._product(self._bent(self._product(n, names[1]), name), names[2])
+        gate = graph.activation(activation, self._cut_off(self._product(n, names[0])), name=name)
         return self._product(graph.mul(gate, self._product(n, names[1]), name=name), names[2])
+
+    def _cut_off(self, gate: Value) -> Value:
+        """By how much gates are above a bound, where a layer keeps the largest alone."""
+        graph, streams, name = self.graph, self.config.streams, "ffn_gate"
+        cutoff = None if streams is None else streams.cutoffs[self.number]
+        if cutoff is None:
+            return gate
+        away = graph.sub(gate, graph.mean(gate, -1, keep_dims=True, name=name), name=name)
+        deviation = graph.sqrt(graph.mean(graph.mul(away, away, name=name), -1, keep_dims=True, name=name), name=name)
+        return graph.relu(graph.sub(away, graph.mul(deviation, cutoff, name=name), name=name), name=name)
+
+    def _bent(self, x: Value, name: str) -> Value:
+        """What a network without a gate has between its products."""
+        graph, activation = self.graph, self.config.plan.activation
+        if activation != "relu_squared":
+            return graph.activation(activation, x, name=name)
+        bent = graph.relu(x, name=name)
+        return graph.mul(bent, bent, name=name)
 
     def _norm(self, x: Value, name: str) -> Value:
         return norm_of(self.graph, self.config, self.params, x, f"blk.{self.number}.{name}", name=name)

@@ -18,9 +18,13 @@ _SCORES = {0: "softmax", 1: "softmax", 2: "sigmoid"}
 
 def routing_of(keys: Keys, kind: Experts | None) -> Routing:
     """How experts are chosen."""
+    if kind is not None and kind.mixed:
+        if (used := keys.integer("expert_used_count", 0)) != 2:
+            raise UnsupportedError(f"{where(keys.file)}'{keys.prefix}.expert_used_count' must be 2, but is {used}")
+        return Routing("mixed", near=2 * keys.number("expert_jitter", 0.01, zero=0.0))
     if kind is None or not kind.routed:
         return OF_CHOSEN if kind is not None and kind.of_chosen else BY_SOFTMAX
-    number = keys.integer("expert_gating_func", 0, least=0)
+    number = keys.integer("expert_gating_func", 2 if kind.by_sigmoid else 0, least=0)
     if number not in _SCORES:
         raise UnsupportedError(
             f"{where(keys.file)}'{keys.prefix}.expert_gating_func' must be one of {list(_SCORES)}, but is {number}"
@@ -59,9 +63,7 @@ def widths_of(keys: Keys, architecture: Architecture) -> dict[str, MetadataValue
         own = {"experts": 0, "experts_used": 0, "expert_ffn": 0, "experts_normalised": False, "shared_ffn": 0}
         if architecture.scans == "all":
             return {"ffn": 0, **own}
-        if architecture.scans == "single":  # 0 where a layer is something else, see `scans_of`
-            return {"ffn": int(np.max(keys.get("feed_forward_length"))), **own}
-        return {"ffn": keys.integer("feed_forward_length", 0), **own}
+        return {"ffn": _single_width(keys, architecture, 0), **own}
     kind = architecture.experts
     its_width = "expert_feed_forward_length" if kind.own_width else "feed_forward_length"
     shared = ("expert_shared_feed_forward_length",) if kind.shared or kind.added else ()
@@ -72,13 +74,20 @@ def widths_of(keys: Keys, architecture: Architecture) -> dict[str, MetadataValue
         raise keys.fail("expert_used_count", f"at most the number of experts, {experts}", used)
     width = keys.integer(its_width, 0)
     return {
-        "ffn": keys.integer("feed_forward_length", width),
+        "ffn": _single_width(keys, architecture, width),
         "experts": experts,
         "experts_used": used,
         "expert_ffn": width,
         "experts_normalised": keys.flag("expert_weights_norm", kind.normalised),
         "shared_ffn": keys.integer(shared[0], 0) * (width if kind.shared_count else 1) if shared else 0,
     }
+
+
+def _single_width(keys: Keys, architecture: Architecture, default: int) -> int:
+    """How wide networks are that aren't experts."""
+    if architecture.scans == "single":  # 0 where a layer is something else, see `scans_of`
+        return int(np.max(keys.get("feed_forward_length")))
+    return keys.integer("feed_forward_length", default)
 
 
 __all__ = ["routing_of", "sparse_of", "widths_of"]

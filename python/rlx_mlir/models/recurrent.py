@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from .architecture import Architecture
@@ -110,8 +108,9 @@ def _scan(keys: Keys, layers: tuple[int, ...], architecture: Architecture) -> Sc
         raise keys.fail("ssm.time_step_rank", f"a multiple of the groups, {groups}", heads)
     if taps < 2:
         raise keys.fail("ssm.conv_kernel", "at least 2", taps)
-    least, most = keys.number("ssm.step_least", 0.0, zero=0.0), keys.number("ssm.step_most", math.inf)
-    if most < least:
+    least = keys.number("ssm.step_least", 0.0, zero=0.0)
+    most = None if keys.get("ssm.step_most") is None else keys.number("ssm.step_most", 0.0)
+    if most is not None and most < least:
         raise keys.fail("ssm.step_most", f"at least the least step, {least}", most)
     return Scan(inner, heads, groups, numbers, taps, layers, least, most)
 

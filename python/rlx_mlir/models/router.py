@@ -33,6 +33,8 @@ def route(
     if routing.scores == "chosen":
         largest, experts = graph.top_k(products, used, name=_NAME)
         return graph.softmax(largest, name=_NAME), experts
+    if routing.scores == "mixed":
+        return _mixed(graph, routing, products)
     sigmoid = routing.scores == "sigmoid"
     scores = graph.sigmoid(products, name=_NAME) if sigmoid else graph.softmax(products, name=_NAME)
     wanted = scores if bias is None else graph.add(scores, bias, name=_NAME)
@@ -48,6 +50,24 @@ def route(
     if routing.scale != 1.0:
         weights = graph.mul(weights, routing.scale, name=_NAME)
     return weights, experts
+
+
+def _mixed(graph: GraphModule, routing: Routing, products: Value) -> tuple[Value, Value]:
+    """The two largest, each with its weight among those near it; the first isn't among those near the second."""
+    largest, experts = graph.top_k(products, 2, name=_NAME)
+    numbers = graph.iota(products.shape, 1, "i32", name=_NAME)
+    weights = []
+    for place in range(2):
+        own = graph.narrow(largest, 1, place, 1, name=_NAME)
+        away = graph.sub(own, products, name=_NAME)
+        most = graph.mul(graph.maximum(graph.abs(products, name=_NAME), own, name=_NAME), routing.near, name=_NAME)
+        near, powers = graph.compare("le", away, most, name=_NAME), graph.exp(graph.neg(away, name=_NAME), name=_NAME)
+        powers = graph.where(near, powers, 0.0, name=_NAME)
+        if place:
+            first = graph.compare("eq", numbers, graph.narrow(experts, 1, 0, 1, name=_NAME), name=_NAME)
+            powers = graph.where(first, 0.0, powers, name=_NAME)
+        weights.append(graph.div(1.0, graph.sum(powers, -1, keep_dims=True, name=_NAME), name=_NAME))
+    return graph.concat(weights, axis=1, name=_NAME), experts
 
 
 def _in_groups(graph: GraphModule, routing: Routing, wanted: Value, used: int) -> tuple[Value, Value]:

@@ -12,16 +12,20 @@ class Routing(NamedTuple):
     Attributes:
         scores: ``softmax`` over all experts, ``sigmoid`` of each, or ``chosen``: the largest products are chosen, and
             softmax is of these alone. That is what weights divided by their sum are but for rounding, and but for
-            products so far apart that softmax of all makes some 0.
+            products so far apart that softmax of all makes some 0. ``mixed``: those of the two largest products s and t
+            are chosen; the weight of the first is that of s in the softmax of the products that are `near` it, and the
+            weight of the second is that of t among the others, likewise.
         groups, groups_used: experts are in so many groups of equal size, and a token's are in so many of these: those
             with the largest score (softmax), or the largest sum of two (sigmoid). 1 where all may be chosen.
         scale: what the weights of the chosen ones are multiplied by.
+        near: a product x is so near s where s - x is at most `near` times the larger one of |x| and s.
     """
 
     scores: str = "softmax"
     groups: int = 1
     groups_used: int = 1
     scale: float = 1.0
+    near: float = 0.0
 
 
 BY_SOFTMAX = Routing()

@@ -27,7 +27,6 @@ byte of a state is read and written once in a call, however many tokens that has
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 
@@ -41,7 +40,7 @@ class Scan(NamedTuple):
         numbers: of a channel's state.
         taps: tokens that a channel sees.
         layers: the layers that have such ones.
-        least, most: between which steps lie.
+        least, most: between which steps lie; None where there is no largest one.
     """
 
     inner: int
@@ -51,7 +50,7 @@ class Scan(NamedTuple):
     taps: int
     layers: tuple[int, ...]
     least: float = 0.0
-    most: float = math.inf
+    most: float | None = None
 
     @property
     def size(self) -> int:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -47,7 +46,7 @@ class ScanRule:
         step = softplus(graph, graph.add(raw, self._param("ssm_dt.bias"), name="ssm_dt"), name="ssm_dt")
         if scan.least > 0:
             step = graph.maximum(step, scan.least, name="ssm_dt")
-        if scan.most < math.inf:
+        if scan.most is not None:
             step = graph.minimum(step, scan.most, name="ssm_dt")
         trail = graph.concat([mixed, step], axis=2, name="trail")
         inputs, y, memory = self._steps(mixed, step, past)

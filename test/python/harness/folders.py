@@ -15,6 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import scan_models
+import stream_models
 import tiny_models
 
 from rlx_mlir.frontends.gguf import write_gguf
@@ -29,6 +30,7 @@ FAMILIES = {
     "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
     "phi3": "phi3",
     "smollm3": "smollm3",
     "olmo2": "olmo2",
@@ -57,6 +59,8 @@ FAMILIES = {
     "command-r": "cohere",
     "stablelm": "stablelm",
     "starcoder2": "starcoder2",
+    "phi2": "phi",
+    "phimoe": "phimoe",
     **scan_models.FAMILIES,
 }
 """`model_type` by the name of the architecture in GGUF files."""
@@ -119,6 +123,7 @@ _ROUTERS = {
     "mixtral": "block_sparse_moe.gate",
     "granitemoe": "block_sparse_moe.router.layer",
     "gpt-oss": "mlp.router",
+    "phimoe": "block_sparse_moe.gate",
 }
 #: Names of an expert's matrices, by the number of the expert.
 _EXPERTS = {
@@ -126,6 +131,7 @@ _EXPERTS = {
     "": {word: f"mlp.experts.{{}}.{word}_proj" for word in ("gate", "up", "down")},
 }
 _EXPERTS["mixtral"]["down"] = "block_sparse_moe.experts.{}.w2"
+_EXPERTS["phimoe"] = _EXPERTS["mixtral"]
 #: And of tensors of all experts: gate and up in one, and down.
 _JOINED = {
     "granitemoe": ("block_sparse_moe.input_linear.weight", "block_sparse_moe.output_linear.weight"),
@@ -137,6 +143,7 @@ _OUTSIDE = {
     "output_norm.bias": "model.norm.bias",
     "token_embd_norm.weight": "model.embedding_norm.weight",
     "output.weight": "lm_head.weight",
+    "output.bias": "lm_head.bias",
 }
 
 
@@ -147,6 +154,8 @@ def weights(architecture: str, dtype: str = "f32", **options: Any) -> dict[str, 
     kinds += ("ffn_gate_inp", "attn_q_a", "attn_q_b", "attn_kv_a_mqa", "attn_k_b", "attn_v_b")
     kinds += ("attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "ssm_ba", "nextn.eh_proj")
     kinds += ("shortconv.in_proj", "shortconv.out_proj", "ssm_in", "ssm_x", "ssm_dt")
+    kinds += ("per_layer_token_embd", "per_layer_model_proj", "altup_proj", "altup_unembd_proj", "altup_router")
+    kinds += ("laurel_l", "inp_gate", "proj")
     types = dict.fromkeys(kinds, "f32")
     return {
         name: value.astype(DTYPES[dtype])
@@ -161,7 +170,9 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
         return scan_models.folder_tensors(architecture, tensors)
     found: dict[str, np.ndarray] = {}
     names = dict(_NAMES)
-    if architecture in ("gemma2", "gemma3"):
+    if architecture == "gemma3n":
+        names |= stream_models.NAMES
+    if architecture in ("gemma2", "gemma3", "gemma3n"):
         names["ffn_norm"] = "pre_feedforward_layernorm"
     if architecture in ("phi3", "glm4"):
         names["ffn_up"] = "mlp.gate_up_proj"
@@ -171,6 +182,8 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
         names |= _LFM2
     if architecture == "starcoder2":
         names |= {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+    if architecture == "phi2":
+        names |= {"ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2", "attn_output": "self_attn.dense"}
     if architecture == "hunyuan-dense":
         names |= {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
     if architecture.startswith("deepseek"):
@@ -182,8 +195,12 @@ def to_folder(architecture: str, tensors: Mapping[str, np.ndarray], *, joined: b
     both_name, down_name = _JOINED.get(architecture, _JOINED[""])
     joined = joined or architecture in _JOINED
     for name, value in tensors.items():
+        if architecture == "gemma3n" and (own_names := stream_models.folder_tensors(name, value)):
+            found |= own_names
+            continue
         if name in _OUTSIDE:
-            found[_OUTSIDE[name]] = value
+            own = _OUTSIDE[name]
+            found[own.replace("norm.", "final_layernorm.") if architecture == "phi2" else own] = value
             continue
         _, layer, *rest = name.split(".")
         prefix = f"model.layers.{layer}"
@@ -264,7 +281,8 @@ def to_gguf(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict[str, n
     found = {}
     for name, value in tensors.items():
         own = value.astype(np.float32) if value.ndim == 1 or name.endswith(".bias") else value
-        if architecture.startswith(("gemma", *_DELTAS)) and name.endswith("norm.weight") and "ssm_norm" not in name:
+        shifted = architecture.startswith(("gemma", *_DELTAS)) and architecture != "gemma3n"
+        if shifted and name.endswith("norm.weight") and "ssm_norm" not in name:
             own = own + np.float32(1)
         if architecture in _DELTAS and name.startswith("blk."):
             own = _reordered(sizes, name, own, grouped=architecture == "qwen3next")
@@ -272,9 +290,17 @@ def to_gguf(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict[str, n
             own = scan_models.to_file(architecture, sizes, name, own)
         heads = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}.get(name.split(".")[-2])
         if architecture in PERMUTED and heads is not None:
-            own = own.reshape(int(np.max(sizes[heads])), 2, -1, own.shape[1]).swapaxes(1, 2).reshape(own.shape)
+            own = _side_by_side(own, int(np.max(sizes[heads])), sizes.get("rope.dimension_count"))
         found[name] = own
     return found
+
+
+def _side_by_side(value: np.ndarray, heads: int, rotated: int | None) -> np.ndarray:
+    """Rows of heads, of which those that rotate together, i and i + n / 2 of the first n, are beside each other."""
+    rows = value.reshape(heads, -1, value.shape[1])
+    turned = rows[:, :rotated].reshape(heads, 2, -1, value.shape[1]).swapaxes(1, 2)
+    first = turned.reshape(heads, -1, value.shape[1])
+    return np.concatenate([first, rows[:, first.shape[1] :]], axis=1).reshape(value.shape)
 
 
 def _reordered(sizes: Mapping[str, Any], name: str, value: np.ndarray, *, grouped: bool) -> np.ndarray:
@@ -315,12 +341,16 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
         "rope_theta": own["rope.freq_base"],
         "vocab_size": own["vocab_size"],
         "sliding_window": own.get("attention.sliding_window"),
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": architecture not in tiny_models.HEADS,
         "attention_bias": False,
     }
     if architecture == "qwen3moe":
         values |= {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
-    if architecture in ("mixtral", "olmoe", "granitemoe", "qwen2moe", "gpt-oss"):
+    if architecture == "phi2":
+        values |= {"hidden_act": "gelu_new", "partial_rotary_factor": 0.5}
+    if architecture == "phimoe":
+        values |= {"attention_bias": True, "lm_head_bias": True, "router_jitter_noise": own["expert_jitter"]}
+    if architecture in ("mixtral", "olmoe", "granitemoe", "qwen2moe", "gpt-oss", "phimoe"):
         word = "num_experts" if architecture in ("olmoe", "qwen2moe") else "num_local_experts"
         values |= {word: own["expert_count"], "num_experts_per_tok": own["expert_used_count"]}
     if architecture == "gpt-oss":
@@ -330,6 +360,8 @@ def config(architecture: str, **changes: Any) -> dict[str, Any]:
         values |= {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 64}
     if architecture.startswith("gemma"):
         values |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": values["head_dim"]}
+    if architecture == "gemma3n":
+        values |= stream_models.folder_config(own)
     if architecture == "gemma":
         values["hidden_act"] = "gelu_pytorch_tanh"
     if architecture == "gemma2":

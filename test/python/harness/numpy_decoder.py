@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy_scans
+import stream_models
 
 from rlx_mlir.frontends.gguf import GGUFFile
 
@@ -28,7 +29,7 @@ _INTERLEAVED = (
     "granitehybrid",
 )
 _NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "lfm2")
-_BIASED = ("qwen2", "qwen2moe", "qwen2vl", "gpt-oss", "seed_oss", "glm4", "stablelm", "starcoder2")
+_BIASED = ("qwen2", "qwen2moe", "qwen2vl", "gpt-oss", "seed_oss", "glm4", "stablelm", "starcoder2", "phi2", "phimoe")
 
 
 class NumpyDecoder:
@@ -47,8 +48,9 @@ class NumpyDecoder:
         self.base = self._meta("rope.freq_base", 10000.0)
         self.kind = self._meta("rope.scaling.type", "linear")
         self.stretch = 1.0 if self.kind == "none" else self._meta("rope.scaling.factor", 1.0)
-        self.layered = self.family in ("cohere2", "command-r", "stablelm", "starcoder2")
-        self.eps = self._meta(f"attention.layer_norm{'' if self.layered else '_rms'}_epsilon")
+        self.layered = self.family in ("cohere2", "command-r", "stablelm", "starcoder2", "phi2", "phimoe")
+        rms = not self.layered or self.family == "phimoe"
+        self.eps = self._meta(f"attention.layer_norm{'_rms' if rms else ''}_epsilon")
         self.interleaved = self.family in _INTERLEAVED
         self.gemma = self.family.startswith("gemma")
         self.dtype = dtype
@@ -68,6 +70,8 @@ class NumpyDecoder:
         """What the head reads of each token, [tokens, hidden]."""
         x = self.weight("token_embd.weight")[np.asarray(tokens)]
         x = x * (np.sqrt(self.hidden) if self.gemma else self._meta("embedding_scale", 1.0))
+        if self.family == "gemma3n":
+            return self._norm(stream_models.states(self, np.asarray(tokens), x), "output_norm.weight")
         for layer in range(self.layers):
             x = self._layer(layer, x)
         own = "token_embd_norm.weight" if self.family == "lfm2" else "output_norm.weight"
@@ -87,10 +91,13 @@ class NumpyDecoder:
         name = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
         scale = self._meta("logit_scale", 1.0)
         scale = 1 / scale if self.family in ("cohere2", "command-r") else scale
-        return self._cap(x @ self.weight(name).T / scale, "final_logit_softcapping")
+        logits = x @ self.weight(name).T / scale
+        if self.family in ("phi2", "phimoe"):
+            logits = logits + self.weight("output.bias")
+        return self._cap(logits, "final_logit_softcapping", 30.0 if self.family == "gemma3n" else 0.0)
 
-    def _cap(self, x: np.ndarray, key: str) -> np.ndarray:
-        cap = self._meta(key, 0.0)
+    def _cap(self, x: np.ndarray, key: str, default: float = 0.0) -> np.ndarray:
+        cap = self._meta(key, default)
         return cap * np.tanh(x / cap) if cap else x
 
     def _is_near(self, layer: int) -> bool:
@@ -139,14 +146,15 @@ class NumpyDecoder:
         if self.family == "gpt-oss":
             x = x + a
             return x + self._biased_experts(p, self._norm(x, p + "post_attention_norm.weight"))
-        if self.family in ("cohere2", "command-r"):
+        if self.family in ("cohere2", "command-r", "phi2"):
             return x + a + self._feed_forward(p, n)
         if self.family == "seed_oss":
             x = x + a
             return x + self._feed_forward(p, self._norm(x, p + "post_attention_norm.weight"))
         x = x + residual * self._maybe(a, p + "post_attention_norm.weight")
         n = self._maybe(x, p + "ffn_norm.weight")
-        f = self._experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n)
+        experts = self._near_experts if self.family == "phimoe" else self._experts
+        f = experts(p, n) if "expert_count" in self._own() else self._feed_forward(p, n)
         return x + residual * self._maybe(f, p + "post_ffw_norm.weight")
 
     def _gated_attention(self, p: str, n: np.ndarray) -> np.ndarray:
@@ -265,13 +273,13 @@ class NumpyDecoder:
         return found
 
     def _act(self, x: np.ndarray) -> np.ndarray:
-        if self.gemma or self.family == "starcoder2":
+        if self.gemma or self.family in ("starcoder2", "phi2"):
             return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
         return x / (1 + np.exp(-x))
 
     def _feed_forward(self, p: str, n: np.ndarray) -> np.ndarray:
         up = n @ self.weight(p + "ffn_up.weight").T
-        if self.family == "starcoder2":
+        if self.family in ("starcoder2", "phi2"):
             inner = self._act(up + self.weight(p + "ffn_up.bias"))
             return inner @ self.weight(p + "ffn_down.weight").T + self.weight(p + "ffn_down.bias")
         if f"{p}ffn_gate.weight" not in self.file.tensors:
@@ -293,6 +301,21 @@ class NumpyDecoder:
             total = weights[chosen].sum() if self._meta("expert_weights_norm", normalised) else 1.0
             for e in chosen:
                 result[i] += weights[e] / total * (down[e] @ (self._act(gate[e] @ x) * (up[e] @ x)))
+        return result
+
+    def _near_experts(self, p: str, n: np.ndarray) -> np.ndarray:
+        """Those of Phi-3.5: the best two, each weighed among scores near it, the second without the first."""
+        gate, up, down = (self.weight(f"{p}ffn_{word}_exps.weight") for word in ("gate", "up", "down"))
+        scores, result = n @ self.weight(p + "ffn_gate_inp.weight").T, np.zeros_like(n)
+        for i, x in enumerate(n):
+            left = list(range(len(gate)))
+            for _ in range(2):
+                best = max(left, key=lambda e: scores[i, e])
+                top = scores[i, best]
+                near = [e for e in left if (top - scores[i, e]) / max(abs(scores[i, e]), top) <= 0.4]
+                weight = 1 / np.exp(scores[i, near] - top).sum()
+                result[i] += weight * (down[best] @ (self._act(gate[best] @ x) * (up[best] @ x)))
+                left.remove(best)
         return result
 
     def _biased_experts(self, p: str, n: np.ndarray) -> np.ndarray:
@@ -335,7 +358,7 @@ class NumpyDecoder:
         count = self.rotated // 2
         first = np.arange(0, self.rotated, 2) if self.interleaved else np.arange(count)
         second = first + (1 if self.interleaved else count)
-        own = near and self.family in ("gemma3", "olmo2")
+        own = near and self.family in ("gemma3", "gemma3n", "olmo2")
         base = 10000.0 if own and self.gemma else self.base
         frequency = base ** (-2 * np.arange(count) / self.rotated)
         if not own:
@@ -377,7 +400,7 @@ class NumpyDecoder:
         """
         heads, length, width = q.shape
         result = np.empty((length, heads, width), self.dtype)
-        scale = self._meta("attention.scale", width**-0.5)
+        scale = self._meta("attention.scale", 1.0 if self.family == "gemma3n" else width**-0.5)
         for h in range(heads):
             shared = h // (heads // self.kv_heads)
             for i in range(length):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-FAMILIES = ("mamba2", "mamba", "jamba", "granitehybrid", "falcon-h1", "nemotron_h")
+FAMILIES = ("mamba2", "mamba", "jamba", "granitehybrid", "falcon-h1", "nemotron_h", "nemotron_h_moe")
 
 
 def layer(model: Any, p: str, number: int, x: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -20,7 +20,7 @@ def layer(model: Any, p: str, number: int, x: np.ndarray, n: np.ndarray) -> np.n
         if p + name in tensors
     ]
     if not parts:
-        return x + squared(model, p, n)
+        return x + (squared_experts if p + "ffn_gate_inp.weight" in tensors else squared)(model, p, n)
     h = x + scale * sum(parts)
     norm = p + ("ffn_norm" if model.family == "falcon-h1" else "ffn_norm.weight")
     if norm not in tensors:
@@ -34,9 +34,23 @@ def layer(model: Any, p: str, number: int, x: np.ndarray, n: np.ndarray) -> np.n
     return h + scale * (model._experts(p, n) + (model._act(n @ gate.T) * (n @ up.T)) @ down.T)
 
 
-def squared(model: Any, p: str, n: np.ndarray) -> np.ndarray:
+def squared(model: Any, p: str, n: np.ndarray, suffix: str = "") -> np.ndarray:
     """A network without a gate, whose function is the square of what is above 0."""
-    return np.maximum(n @ model.weight(p + "ffn_up.weight").T, 0) ** 2 @ model.weight(p + "ffn_down.weight").T
+    up, down = (model.weight(f"{p}ffn_{word}{suffix}.weight") for word in ("up", "down"))
+    return np.maximum(n @ up.T, 0) ** 2 @ down.T
+
+
+def squared_experts(model: Any, p: str, n: np.ndarray) -> np.ndarray:
+    """Such ones, weighed by sigmoids that add up to a factor, and the one of all tokens."""
+    result = squared(model, p, n, "_shexp")
+    up, down = (model.weight(f"{p}ffn_{word}_exps.weight") for word in ("up", "down"))
+    scores = 1 / (1 + np.exp(-(n @ model.weight(p + "ffn_gate_inp.weight").T)))
+    for i, x in enumerate(n):
+        chosen = np.argsort(-(scores[i] + model.weight(p + "exp_probs_b.bias")))[: model._meta("expert_used_count")]
+        for e in chosen:
+            weight = model._meta("expert_weights_scale") * scores[i, e] / scores[i, chosen].sum()
+            result[i] += weight * (down[e] @ np.maximum(up[e] @ x, 0) ** 2)
+    return result
 
 
 def attention(model: Any, p: str, n: np.ndarray) -> np.ndarray:

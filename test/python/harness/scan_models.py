@@ -72,7 +72,27 @@ SIZES: dict[str, dict[str, Any]] = {
         "attention.value_length": 32,
     },
 }
-NAMES = {"granitehybrid-experts": "granitehybrid", "falcon-mamba": "mamba"}
+SIZES["nemotron_h_moe"] = {
+    **SIZES["nemotron_h"],
+    "feed_forward_length": np.array([0, 32, 0, 32], np.int32),
+    "expert_count": 6,
+    "expert_used_count": 2,
+    "expert_feed_forward_length": 32,
+    "expert_shared_count": 1,
+    "expert_shared_feed_forward_length": 64,
+    "expert_weights_norm": True,
+    "expert_weights_scale": 2.5,
+    "expert_group_count": 1,
+}
+SIZES["bamba"] = {
+    **_SCAN,
+    "block_count": 3,
+    "ssm.group_count": 1,
+    "attention.head_count_kv": np.array([0, 2, 0], np.int32),
+    "rope.scaling.finetuned": True,
+    "rope.dimension_count": 8,
+}
+NAMES = {"granitehybrid-experts": "granitehybrid", "falcon-mamba": "mamba", "bamba": "granitehybrid"}
 """What files call those that share a name."""
 FAMILIES = {
     "mamba2": "mamba2",
@@ -83,13 +103,15 @@ FAMILIES = {
     "granitehybrid-experts": "granitemoehybrid",
     "falcon-h1": "falcon_h1",
     "nemotron_h": "nemotron_h",
+    "nemotron_h_moe": "nemotron_h",
+    "bamba": "bamba",
 }
 """`model_type` of their folders."""
 CHANNELS = ("mamba", "falcon-mamba", "jamba")
 """Those whose states have rates of their own."""
 SPARSE = {"jamba": (1, 3)}
 """The layers that have experts, where others have none."""
-PERMUTED = ("granitehybrid", "granitehybrid-experts")
+PERMUTED = ("granitehybrid", "granitehybrid-experts", "bamba")
 
 #: Powers of two, which round nothing: of queries and values, keys, results of attention, rows of the first product of a
 #: scan by what they are, results of scans, gates, results of networks; and of the table and logits.
@@ -106,7 +128,7 @@ def layer_parts(architecture: str, sizes: Mapping[str, Any], layer: int) -> tupl
     if architecture == "falcon-h1":
         return True, True, True
     attends = bool(sizes["attention.head_count_kv"][layer])
-    if architecture == "nemotron_h":
+    if architecture.startswith("nemotron_h"):
         network = bool(sizes["feed_forward_length"][layer])
         return not attends and not network, attends, network
     return not attends, attends, True
@@ -145,7 +167,9 @@ def layer_tensors(
     if network and (scans or attends):
         found["ffn_norm" if architecture == "falcon-h1" else "ffn_norm.weight"] = vector(hidden)
     width = int(np.max(sizes["feed_forward_length"]))
-    words = ("up", "down") if architecture == "nemotron_h" else ("gate", "up", "down")
+    words = ("up", "down") if architecture.startswith("nemotron_h") else ("gate", "up", "down")
+    if architecture == "nemotron_h_moe" and network:
+        found["exp_probs_b.bias"] = vector(sizes["expert_count"], low=-0.5, high=0.5)
     if network and "expert_count" in sizes and layer in SPARSE.get(architecture, (layer,)):
         count, shared = sizes["expert_count"], sizes.get("expert_shared_feed_forward_length", 0)
         matrices["ffn_gate_inp"] = (count, hidden)
@@ -186,8 +210,8 @@ _OUTSIDE = {
     "mamba2": {"token_embd.weight": "backbone.embeddings.weight", "output_norm.weight": "backbone.norm_f.weight"},
     "falcon-h1": {"output_norm.weight": "model.final_layernorm.weight"},
 }
-_OUTSIDE |= dict.fromkeys(("nemotron_h", "mamba", "falcon-mamba"), _OUTSIDE["mamba2"])
-_OUTSIDE["jamba"] = _OUTSIDE["falcon-h1"]
+_OUTSIDE |= dict.fromkeys(("nemotron_h", "nemotron_h_moe", "mamba", "falcon-mamba"), _OUTSIDE["mamba2"])
+_OUTSIDE |= dict.fromkeys(("jamba", "bamba"), _OUTSIDE["falcon-h1"])
 _SCAN_WORDS = {"ssm_in": "in_proj", "ssm_conv1d": "conv1d", "ssm_norm": "norm", "ssm_out": "out_proj"}
 _SCAN_WORDS |= {"ssm_x": "x_proj", **{f"ssm_{word}_norm": f"{word}_layernorm" for word in ("dt", "b", "c")}}
 _BARE = {"ssm_dt.bias": "dt_bias", "ssm_d": "D"}
@@ -197,12 +221,13 @@ def folder_tensors(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict
     """The tensors by the names of a folder."""
     outside = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
     outside |= {"output.weight": "lm_head.weight", **_OUTSIDE.get(architecture, {})}
-    backbone = architecture in ("mamba2", "mamba", "falcon-mamba", "nemotron_h")
+    backbone = architecture in ("mamba2", "mamba", "falcon-mamba", "nemotron_h", "nemotron_h_moe")
     part = "mixer" if backbone else "mamba"
     attention = "mixer" if backbone else "self_attn"
-    network = {"falcon-h1": "feed_forward", "jamba": "feed_forward", "nemotron_h": "mixer"}.get(architecture, "")
+    network = "mixer" if architecture.startswith("nemotron_h") else ""
+    network = "feed_forward" if architecture in ("falcon-h1", "jamba", "bamba") else network
     norms = {"attn_norm": "norm" if backbone else "input_layernorm"}
-    norms["ffn_norm"] = "pre_ff_layernorm" if architecture == "jamba" else "post_attention_layernorm"
+    norms["ffn_norm"] = "pre_ff_layernorm" if architecture in ("jamba", "bamba") else "post_attention_layernorm"
     found: dict[str, np.ndarray] = {}
     for name, value in tensors.items():
         if name in outside:
@@ -230,8 +255,13 @@ def folder_tensors(architecture: str, tensors: Mapping[str, np.ndarray]) -> dict
         elif word.startswith("attn"):
             letter = word.removeprefix("attn_")
             found[f"{prefix}.{attention}.{'o' if letter == 'output' else letter}_proj.weight"] = value
+        elif own == "exp_probs_b.bias":
+            found[f"{prefix}.{network}.gate.e_score_correction_bias"] = value
         elif network and word == "ffn_gate_inp":
-            found[f"{prefix}.{network}.router.weight"] = value
+            found[f"{prefix}.{network}.{'gate' if network == 'mixer' else 'router'}.weight"] = value
+        elif network and word.endswith("_shexp"):
+            own = word.removeprefix("ffn_").removesuffix("_shexp")
+            found[f"{prefix}.{network}.shared_experts.{own}_proj.weight"] = value
         elif network and word.endswith("_exps"):
             own = word.removeprefix("ffn_").removesuffix("_exps")
             found |= {f"{prefix}.{network}.experts.{i}.{own}_proj.weight": each for i, each in enumerate(value)}
@@ -293,13 +323,20 @@ def folder_config(architecture: str, sizes: Mapping[str, Any]) -> dict[str, Any]
         none = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "max_position_embeddings")
         values |= {"num_heads": heads, "head_dim": size, "n_groups": groups, "state_size": numbers}
         return values | {"conv_kernel": taps, "layer_norm_epsilon": 1e-5, **dict.fromkeys(none)}
-    if architecture == "nemotron_h":
+    if architecture.startswith("nemotron_h"):
         kinds = ["linear_attention", "mlp", "full_attention", "linear_attention"]
+        if architecture == "nemotron_h_moe":
+            kinds = ["linear_attention", "moe", "full_attention", "moe"]
+            values |= {"n_routed_experts": sizes["expert_count"], "num_experts_per_tok": sizes["expert_used_count"]}
+            values |= {"moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 64}
+            values |= {"routed_scaling_factor": sizes["expert_weights_scale"], "norm_topk_prob": True}
         values |= {"layers_block_type": kinds, "mamba_num_heads": heads, "mamba_head_dim": size, "n_groups": groups}
         values |= {"ssm_state_size": numbers, "conv_kernel": taps, "layer_norm_epsilon": 1e-5}
         return values | {"intermediate_size": 96, "num_hidden_layers": None, "hidden_act": None}
     values |= {"mamba_n_heads": heads, "mamba_d_head": size, "mamba_n_groups": groups, "mamba_d_state": numbers}
     values["mamba_d_conv"] = taps
+    if architecture == "bamba":
+        return values | {"attn_layer_indices": [1], "partial_rotary_factor": 0.5}
     if architecture == "falcon-h1":
         values |= {"mamba_d_ssm": heads * size, "mamba_d_head": "auto", "embedding_multiplier": _FACTORS["table"]}
         values |= {"lm_head_multiplier": _FACTORS["head"], "mlp_multipliers": [_FACTORS["gate"], _FACTORS["down"]]}

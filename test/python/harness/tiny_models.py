@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scan_models
+import stream_models
 from packed_harness import encoded
 
 from rlx_mlir import formats
@@ -176,6 +177,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "command-r": {**_LAYER_NORMS, "logit_scale": 0.25},
     "stablelm": {**_LAYER_NORMS, "rope.dimension_count": 4},
     "starcoder2": {**_LAYER_NORMS, "attention.sliding_window": 8},
+    "phi2": {**_LAYER_NORMS, "rope.dimension_count": 8, "attention.head_count_kv": 4},
+    "phimoe": {"expert_count": 5, "expert_used_count": 2, "expert_jitter": 0.2},
     "lfm2": {
         "block_count": 4,
         "attention.head_count_kv": np.array([0, 2, 0, 0], np.int32),
@@ -191,17 +194,20 @@ SIZES: dict[str, dict[str, Any]] = {
         "attention.sliding_window": 8,
         "rope.freq_base": 1e6,
     },
+    "gemma3n": stream_models.SIZES,
     **scan_models.SIZES,
 }
 """What each architecture's tiny model has else than the others."""
 NAMES = {"mixtral": "llama", "deepseek3": "deepseek2", "olmo3": "olmo2", **scan_models.NAMES}
 """What files call those that share a name."""
 _ROW_NORMS = ("olmo2", "olmo3", "olmoe")
-_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "exaone4", "hunyuan-dense", "lfm2")
-_NORM_BIASES = ("stablelm", "starcoder2")
-_POST_NORMS = ("gemma2", "gemma3", "olmo2", "olmo3", "exaone4", "glm4")
+_NORMED_HEADS = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "gemma3n", "exaone4", "hunyuan-dense", "lfm2")
+_NORM_BIASES = ("stablelm", "starcoder2", "phi2", "phimoe")
+_POST_NORMS = ("gemma2", "gemma3", "gemma3n", "olmo2", "olmo3", "exaone4", "glm4")
 _HEAD_NORMS = ("attn_q_norm", "attn_k_norm")
 _PROJECTIONS = ("attn_q", "attn_k", "attn_v")
+HEADS = ("phi2", "phimoe")
+"""Those whose head is a matrix of its own, with a bias."""
 _BIASES = {
     "qwen2": _PROJECTIONS,
     "qwen2moe": _PROJECTIONS,
@@ -209,6 +215,8 @@ _BIASES = {
     "seed_oss": _PROJECTIONS,
     "stablelm": _PROJECTIONS,
     "starcoder2": (*_PROJECTIONS, "attn_output", "ffn_up", "ffn_down"),
+    "phi2": (*_PROJECTIONS, "attn_output", "ffn_up", "ffn_down"),
+    "phimoe": (*_PROJECTIONS, "attn_output"),
     "glm4": _PROJECTIONS,
     "gpt-oss": (*_PROJECTIONS, "attn_output", "ffn_gate_inp"),
 }
@@ -258,7 +266,8 @@ def tensors(
     types = {"token_embd": "q8_0", "output": "q8_0", "ffn_down": "q8_0", "attn_v": "f32", **(types or {})}
     types.setdefault("ffn_gate_inp", "f32")
     types.setdefault("ffn_up_exps", "bf16")
-    types.setdefault("ssm_dt", "f32")
+    for name in ("ssm_dt", *stream_models.DENSE):
+        types.setdefault(name, "f32")
     if architecture == "gpt-oss":
         types |= {name: types.get(name, "mxfp4") for name in ("ffn_gate_exps", "ffn_down_exps")}
     sizes = _sizes(architecture)
@@ -282,11 +291,18 @@ def tensors(
     found: dict[str, Any] = {"token_embd.weight": matrix("token_embd", vocab, hidden), "output_norm.weight": vector()}
     if architecture in _NORM_BIASES:
         found["output_norm.bias"] = vector() - 1
-    if not tied:
+    if architecture in HEADS:
+        found["output.bias"] = vector(vocab) - 1
+    if not tied or architecture in HEADS:
         found["output.weight"] = matrix("output", vocab, hidden)
     dense, latent = sizes.get("leading_dense_block_count", 0), "attention.kv_lora_rank" in sizes
     experts, width = sizes.get("expert_count", 0), sizes.get("expert_feed_forward_length", ffn)
     shared = sizes.get("expert_shared_feed_forward_length", width * sizes.get("expert_shared_count", 0))
+    if architecture == "gemma3n":
+        found |= stream_models.outside(sizes, matrix, vector)
+        for layer in range(layers):
+            own = stream_models.layer_tensors(sizes, matrix, vector)
+            found |= {f"blk.{layer}.{name}": value for name, value in own.items()}
     if architecture in scan_models.SIZES:
         for layer in range(layers):
             own = scan_models.layer_tensors(architecture, sizes, layer, matrix, random)
@@ -311,7 +327,7 @@ def tensors(
             matrices |= {"shortconv.in_proj": (3 * hidden, hidden), "shortconv.out_proj": (hidden, hidden)}
             taps = random.standard_normal((hidden, sizes["shortconv.l_cache"])).astype(np.float32)
             found[f"blk.{layer}.shortconv.conv.weight"] = taps
-        if architecture == "starcoder2":
+        if architecture in ("starcoder2", "phi2"):
             matrices = {name: shape for name, shape in matrices.items() if name != "ffn_gate"}
         if architecture == "glm4":
             matrices = {name: shape for name, shape in matrices.items() if name != "ffn_gate"}
@@ -348,7 +364,7 @@ def tensors(
             found[f"blk.{layer}.{name}.weight"] = whole
         after = architecture in ("olmo2", "olmo3", "exaone4")
         norms = {} if after else {"attn_norm": hidden, "ffn_norm": hidden}
-        if architecture in ("cohere2", "command-r"):
+        if architecture in ("cohere2", "command-r", "phi2"):
             norms = {"attn_norm": hidden}
         if architecture in _NORMED_HEADS and "attn_q" in matrices:
             norms |= {"attn_q_norm": head_dim, "attn_k_norm": head_dim}

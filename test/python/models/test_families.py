@@ -29,6 +29,7 @@ FAMILIES = (
     *("hunyuan-dense", "olmo3", "exaone4", "minicpm"),
     *("cohere2", "command-r", "stablelm", "starcoder2", "lfm2"),
     *("mamba", "falcon-mamba", "jamba", "mamba2", "granitehybrid", "granitehybrid-experts", "falcon-h1", "nemotron_h"),
+    *("nemotron_h_moe", "bamba", "phi2", "phimoe", "gemma3n"),
     *("mixtral", "qwen2moe", "olmoe", "granitemoe", "gpt-oss", "deepseek3", "qwen35", "qwen35moe", "qwen3next"),
 )
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]

@@ -72,6 +72,43 @@ def test_factors_must_be_there(tmp_path: Path, key: str) -> None:
         config_of(tmp_path, "minicpm", **{key: None})
 
 
+def test_queries_keys_and_values_may_be_joined_with_biases(tmp_path: Path) -> None:
+    """As files of Phi 2 may have them; the parts are those of files that have them apart."""
+    tensors = folders.weights("phi2")
+    apart = write_gguf(tmp_path / "a.gguf", tiny_models.metadata("phi2"), tensors)
+    for layer in range(2):
+        for kind in ("weight", "bias"):
+            parts = [tensors.pop(f"blk.{layer}.attn_{letter}.{kind}") for letter in "qkv"]
+            tensors[f"blk.{layer}.attn_qkv.{kind}"] = np.concatenate(parts)
+    joined = write_gguf(tmp_path / "b.gguf", tiny_models.metadata("phi2"), tensors)
+    np.testing.assert_array_equal(load_interpreted(joined).logits(IDS), load_interpreted(apart).logits(IDS))
+    tensors["blk.0.attn_qkv.bias"] = tensors["blk.0.attn_qkv.bias"][1:]
+    path = write_gguf(tmp_path / "c.gguf", tiny_models.metadata("phi2"), tensors)
+    with pytest.raises(GGUFError, match=r"missing tensors: blk\.0\.attn_q\.bias"):
+        ModelConfig.from_gguf(GGUFFile(path))
+
+
+def test_experts_may_be_weighed_among_those_near(tmp_path: Path) -> None:
+    """With none near, each has the weight 1; two alone have weights."""
+    with pytest.raises(UnsupportedError, match=r"'phimoe.expert_used_count' must be 2, but is 3"):
+        config_of(tmp_path, "phimoe", expert_used_count=3)
+    assert config_of(tmp_path, "phimoe", expert_jitter=None).routing.near == 0.02
+    assert config_of(tmp_path, "phimoe", expert_jitter=0.0).routing.near == 0.0
+
+
+def test_lengths_of_rotations_are_the_same_of_long_sequences(tmp_path: Path) -> None:
+    """In transformers those of Phi 3.5 MoE change with the length of each sequence."""
+    factors = {f"{word}_factor": [1.0] * 8 for word in ("short", "long")}
+    scaling = {"type": "longrope", **factors, "original_max_position_embeddings": 64}
+    tensors = folders.weights("phimoe")
+    both = {"short_mscale": 1.25, "long_mscale": 1.25}
+    folder = folders.write(tmp_path / "a", "phimoe", tensors, rope_scaling=scaling | both)
+    assert ModelConfig.from_gguf(HuggingFaceFolder(folder)).rope_attention == 1.25
+    folder = folders.write(tmp_path / "b", "phimoe", tensors, rope_scaling=scaling | both | {"long_mscale": 1.5})
+    with pytest.raises(UnsupportedError, match=r"must be the same, but are 1\.25 and 1\.5"):
+        HuggingFaceFolder(folder)
+
+
 # Norms that subtract the mean -------------------------------------------------------------------
 
 
@@ -120,6 +157,7 @@ def test_files_that_can_not_be(tmp_path: Path, architecture: str) -> None:
     ("architecture", "changes"),
     [
         ("command-r", {"use_qk_norm": True}),
+        ("phi2", {"qk_layernorm": True}),
         ("stablelm", {"qk_layernorm": True}),
         ("stablelm", {"use_parallel_residual": True}),
         ("starcoder2", {"use_bias": False}),

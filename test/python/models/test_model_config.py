@@ -129,10 +129,10 @@ def test_one_number_for_each_layer(tmp_path: Path) -> None:
 
 
 def test_unknown_architecture(tmp_path: Path) -> None:
-    path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "mamba"}, {"x": np.zeros(1, np.float32)})
+    path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "rwkv7"}, {"x": np.zeros(1, np.float32)})
     with pytest.raises(
         UnsupportedError,
-        match=r"m\.gguf: architecture 'mamba' is not supported, known are cohere2, command-r, deepseek2, ernie4_5, ",
+        match=r"m\.gguf: architecture 'rwkv7' is not supported, known are cohere2, command-r, deepseek2, ernie4_5, ",
     ):
         ModelConfig.from_gguf(GGUFFile(path))
 

@@ -22,6 +22,7 @@ from rlx_mlir.models import decoder
 from rlx_mlir.models.caches import cache_types, state_bytes
 from rlx_mlir.models.channel_scan import ChannelScan
 from rlx_mlir.models.config import ModelConfig
+from rlx_mlir.models.engine import Engine
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.model import Model
 from rlx_mlir.models.programs import maxima
@@ -156,6 +157,55 @@ def test_sessions_are_kept(model: Model, tmp_path: Path) -> None:
     same_states(again, session)
 
 
+def test_tokens_that_may_go_are_saved_as_those_that_stay(model: Model, tmp_path: Path) -> None:
+    """Of tokens that were processed at once, as many as a session was cut to."""
+    session, single = model.session(), model.session()
+    session.feed(IDS[:5])
+    session.extend(IDS[5:13])
+    session.truncate(8)
+    session.save(tmp_path / "s")
+    single.feed(IDS[:5])
+    for token in IDS[5:8]:
+        single.step(token)
+    again = model.restore(tmp_path / "s")
+    assert list(again.tokens) == IDS[:8]
+    same_states(again, single)
+    np.testing.assert_array_equal(again.step(9), single.step(9))
+
+
+def test_conversations_go_on_behind_their_prompt(model: Model) -> None:
+    """Parts of prompts aren't kept where states are of the whole; what begins with that is processed from there."""
+    assert model.prefixes is None
+    options: dict[str, Any] = {"greedy": True, "max_tokens": 5, "ignore_eos": True}
+    model.forget()
+    first = model.generate(IDS[:10], **options)
+    first.read()
+    longer = [*IDS[:10], *first.ids, 8, 9]
+    found = model.generate(longer, **options)
+    text = found.read()
+    assert (found.stats.reused_tokens, found.stats.prompt_tokens) == (10, 7)
+    model.forget()
+    again = model.generate(longer, **options)
+    assert (again.read(), again.ids) == (text, found.ids)
+    other = model.generate([*IDS[:4], 5, 6, 7], **options)
+    other.read()
+    assert (again.stats.reused_tokens, other.stats.reused_tokens) == (0, 0)
+
+
+def test_rows_of_engines_are_taken_by_others(model: Model) -> None:
+    """With their states: prompts of other lengths, texts that end at other times."""
+    options: dict[str, Any] = {"temperature": 1.1, "ignore_eos": True}
+    prompts = [IDS[:3], IDS[3:20], IDS[5:6], IDS[10:], IDS[2:4]]
+    with Engine(model, sequences=2) as engine:
+        lengths = [3 + 2 * seed for seed in range(5)]
+        requests = [
+            engine.add(prompt, seed=seed, max_tokens=lengths[seed], **options) for seed, prompt in enumerate(prompts)
+        ]
+        found = [request.read() for request in requests]
+    for seed, (prompt, text) in enumerate(zip(prompts, found, strict=True)):
+        assert model.generate(prompt, seed=seed, max_tokens=lengths[seed], **options).read() == text
+
+
 @pytest.mark.wide
 def test_bundles_have_all_modules(model: Model, tmp_path: Path) -> None:
     """Those of states alone are for any number of positions."""
@@ -231,10 +281,12 @@ FOLDERS: dict[str, tuple[str, dict[str, Any], type[RlxError], str]] = {
     "limits": ("mamba2", {"time_step_limit": [1.0, 0.5]}, ModelFileError, r"'time_step_limit' must be a least and a"),
     "norms": ("falcon-h1", {"mamba_rms_norm": True}, UnsupportedError, r"'mamba_norm_before_gate' must be false"),
     "factors": ("falcon-h1", {"ssm_multipliers": [1.0]}, ModelFileError, r"'ssm_multipliers' must be a list of 5"),
+    "latents": ("nemotron_h_moe", {"moe_latent_size": 16}, UnsupportedError, r"'moe_latent_size' = 16"),
+    "indices": ("bamba", {"attn_layer_indices": [3]}, ModelFileError, r"'attn_layer_indices' must be a list of .* 3"),
     "offset": ("jamba", {"attn_layer_offset": 4}, ModelFileError, r"'attn_layer_offset' must be below .*, 4, but is 4"),
     "biases of channels": ("mamba", {"use_bias": True}, UnsupportedError, r"'use_bias' = True"),
     "biases of Jamba": ("jamba", {"mamba_proj_bias": True}, UnsupportedError, r"'mamba_proj_bias' = True"),
-    "kinds": ("nemotron_h", {"layers_block_type": ["moe"] * 4}, ModelFileError, r"'layer_types' must be 4 of mamba"),
+    "kinds": ("nemotron_h", {"layers_block_type": ["rwkv"] * 4}, ModelFileError, r"'layer_types' must be 4 of mamba"),
     "no kinds": ("nemotron_h", {"layers_block_type": None}, ModelFileError, r"'layers_block_type' must be a list of"),
 }
 
@@ -247,11 +299,24 @@ def test_folders_that_can_not_be(tmp_path: Path, name: str) -> None:
         HuggingFaceFolder(folder)
 
 
+def test_networks_beside_experts_are_as_wide(tmp_path: Path) -> None:
+    """In folders and files of Nemotron-H; the error gives both widths."""
+    tensors = folders.weights("nemotron_h_moe")
+    kinds = {"layers_block_type": ["linear_attention", "mlp", "full_attention", "moe"]}
+    folder = HuggingFaceFolder(folders.write(tmp_path / "f", "nemotron_h_moe", tensors, **kinds))
+    with pytest.raises(GGUFError, match=r"one in all layers that are networks.* but is \[0, 96, 0, 32\]"):
+        ModelConfig.from_gguf(folder)
+
+
 def test_layers_may_be_letters(tmp_path: Path) -> None:
     tensors = folders.weights("nemotron_h")
     letters = {"layers_block_type": None, "hybrid_override_pattern": "M-*M"}
     config = ModelConfig.from_gguf(HuggingFaceFolder(folders.write(tmp_path / "f", "nemotron_h", tensors, **letters)))
     assert (config.attentive, config.networks) == ((2,), (1,))
+    tensors, letters = folders.weights("nemotron_h_moe"), {**letters, "hybrid_override_pattern": "ME*E"}
+    folder = folders.write(tmp_path / "g", "nemotron_h_moe", tensors, **letters)
+    config = ModelConfig.from_gguf(HuggingFaceFolder(folder))
+    assert (config.architecture, config.networks, config.sparse) == ("nemotron_h_moe", (1, 3), (1, 3))
 
 
 def test_norms_of_channels_have_an_eps_of_their_own(tmp_path: Path) -> None:

@@ -225,6 +225,44 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "chunk_size": 8,
         },
     ),
+    "nemotron-h-moe": (
+        "NemotronHConfig",
+        {
+            **{"head_dim": 16, "ssm_state_size": 16, "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2},
+            **{"n_routed_experts": 6, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 64},
+            **{"routed_scaling_factor": 2.5, "n_group": 2, "topk_group": 1},
+            "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+            "num_hidden_layers": 4,
+            "chunk_size": 8,
+        },
+    ),
+    "bamba": (
+        "BambaConfig",
+        {
+            **{"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_chunk_size": 8},
+            "attn_layer_indices": [1],
+        },
+    ),
+    "phi": ("PhiConfig", {"num_key_value_heads": None}),
+    "phi-part": ("PhiConfig", {"partial_rotary_factor": 0.25}),
+    "phimoe": ("PhimoeConfig", {"num_local_experts": 5, "router_jitter_noise": 0.3}),
+    "phimoe-biases": (
+        "PhimoeConfig",
+        {
+            **{"num_local_experts": 4, "attention_bias": True, "lm_head_bias": True, "router_jitter_noise": 0.05},
+            "max_position_embeddings": 256,
+            "rope_scaling": {**LONG, "short_mscale": 1.3, "long_mscale": 1.3, "original_max_position_embeddings": 128},
+        },
+    ),
+    "gemma3n": (
+        "Gemma3nTextConfig",
+        {
+            **{"head_dim": 16, "sliding_window": 8, "num_hidden_layers": 5, "num_kv_shared_layers": 2},
+            **{"hidden_size_per_layer_input": 32, "laurel_rank": 8, "vocab_size_per_layer_input": 280},
+            "activation_sparsity_pattern": [0.95, 0.5, 0.0, 0.0, 0.3],
+            "layer_types": [f"{'full' if layer in (1, 3) else 'sliding'}_attention" for layer in range(5)],
+        },
+    ),
     "granite-moe": ("GraniteMoeConfig", {**GRANITE, "num_local_experts": 4}),
 }
 
@@ -255,7 +293,7 @@ def make(name: str) -> Any:
     with torch.no_grad():
         for key, weight in model.named_parameters():
             if "norm" in key:
-                zero_centred = "gemma" in name or (
+                zero_centred = ("gemma" in name and name != "gemma3n") or (
                     name.startswith(("qwen35", "qwen3-next")) and "linear_attn" not in key
                 )
                 weight.copy_(torch.rand_like(weight) + (-0.5 if zero_centred else 0.5))

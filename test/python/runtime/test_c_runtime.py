@@ -44,6 +44,48 @@ def model(bundle: Path) -> Model:
     return load_model(bundle)
 
 
+def test_layers_that_predict_are_refused(tmp_path: Path) -> None:
+    """What they read is a result of all modules, which sessions have no use for."""
+    path = tmp_path / "m.rlx"
+    rlx.bundle(tiny_models.write(tmp_path / "m.gguf", architecture="qwen35"), path, **OPTIONS)
+    with pytest.raises(
+        CError, match=r"'hidden'.* is neither logits nor a cache: the modules aren't those of a decoder"
+    ):
+        Session(Opened(path))
+
+
+STATES = ("mamba2", "jamba", "falcon-h1", "gemma3n", "lfm2")
+"""Models whose layers have states, or read keys of others."""
+
+
+@pytest.mark.parametrize(
+    "architecture", [STATES[0], *(pytest.param(own, marks=pytest.mark.wide) for own in STATES[1:])]
+)
+@pytest.mark.quick(2)
+def test_layers_with_states(tmp_path: Path, architecture: str) -> None:
+    """The bits of Python, from the start on again, and nothing between: states don't go back."""
+    path = tmp_path / "m.rlx"
+    rlx.bundle(tiny_models.write(tmp_path / "m.gguf", architecture=architecture), path, **OPTIONS)
+    model, opened = load_model(path), Opened(path)
+    own, other = model.session(), Session(opened)
+    for _ in range(2):
+        for session in (own, other):
+            session.feed(PROMPT)
+        np.testing.assert_array_equal(other.logits, own.logits)
+        for token in (5, 6, 7):
+            other.call("step", token)
+            np.testing.assert_array_equal(other.logits, own.step(token))
+        own = model.session()
+        if architecture == "gemma3n":
+            other.call("truncate", len(PROMPT))
+        else:
+            with pytest.raises(CError, match="of 22 tokens can be cut to none alone, as layers have states of all"):
+                other.call("truncate", len(PROMPT))
+            other.call("truncate", 22)
+            assert len(other) == 22
+        other.call("truncate", 0)
+
+
 def mlp() -> Executable:
     """A network whose parameters its code reads as they are, and in another form."""
     graph = GraphModule.hir("mlp")

@@ -159,9 +159,9 @@ def test_inspect_tensors(tiny_llama: Path) -> None:
 
 
 def test_inspect_of_what_does_not_run(tmp_path: Path) -> None:
-    path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "mamba"}, {"x": np.zeros((2, 4), np.float16)})
+    path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "rwkv7"}, {"x": np.zeros((2, 4), np.float16)})
     text = rlx("inspect", path).stdout
-    assert "runs          no: architecture 'mamba' is not supported" in text
+    assert "runs          no: architecture 'rwkv7' is not supported" in text
     assert "f16" in text
     tensors = {**tiny_models.tensors(), "extra": np.zeros(4, np.float32)}
     path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors)
