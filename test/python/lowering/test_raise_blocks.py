@@ -529,3 +529,14 @@ def test_conversions_to_the_same_type() -> None:
         return m.cast(m.cast(m.cast(x, "bf16"), "bf16"), "f32")
 
     assert raised(build) == {"mir.cast": 2}
+
+
+def test_rms_norm_of_a_difference_with_what_is_no_mean() -> None:
+    def build(m: GraphModule) -> Value:
+        x, c = m.input("x", ["s", 8]), m.param("c", [8])
+        d = x - c
+        return d / m.sqrt(m.mean(d * d, -1, keep_dims=True) + 1e-5)
+
+    found = raised(build)
+    assert found["mir.rms_norm"] == 1
+    assert found["mir.sub"] == 1
