@@ -19,8 +19,9 @@ namespace rlx::runtime {
 PlanSpec parsePlanSpec(const std::vector<nanobind::object> &parts);
 
 /// What loops ask between steps: raises what a signal's handler raises, such as KeyboardInterrupt,
-/// and what `check` does, if it isn't None. Called without Python's lock.
-std::function<void()> asking(nanobind::handle check);
+/// and what `check` does, if it is given and not None. Called without Python's lock, as this may be
+/// where there is no `check`.
+std::function<void()> asking(nanobind::handle check = {});
 
 /// Raises the class of rlx_mlir.errors of this name, with the error's message and attributes.
 void raiseError(const char *name, const std::exception &error, nanobind::dict attributes = {});

@@ -176,7 +176,7 @@ std::function<void()> rlx::runtime::asking(nb::handle check) {
     nb::gil_scoped_acquire acquired;
     if (PyErr_CheckSignals() != 0)
       throw nb::python_error();
-    if (!check.is_none())
+    if (check.is_valid() && !check.is_none())
       check();
   };
 }

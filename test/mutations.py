@@ -51,6 +51,8 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/pool.py", ("cpu_pool",)),
     ("codegen/cpu/fft.py", ("cpu_fft",)),
     ("codegen/cpu/gather.py", ("cpu_gather",)),
+    ("codegen/cpu/copies.py", ("cpu_copies",)),
+    ("codegen/moves.py", ("cpu_copies", "gpu_moves")),
     ("codegen/cpu/top_k.py", ("cpu_top_k",)),
     ("codegen/gpu/attention_*.py", ("gpu_attention",)),
     ("codegen/gpu/gemv*.py", ("gpu_gemv", "gpu_float8", "gpu_choices", "gpu_tune")),

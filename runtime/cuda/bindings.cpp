@@ -252,7 +252,7 @@ void bind(nb::module_ &m) {
           "run",
           [](CudaPlan &self, const Arguments &arguments, bool wait, std::optional<uintptr_t> stream,
              std::vector<std::shared_ptr<CudaRun>> after) {
-            Order order{wait, std::nullopt, std::move(after), asking(nb::none())};
+            Order order{wait, std::nullopt, std::move(after), asking()};
             if (stream)
               order.stream = reinterpret_cast<StreamHandle>(*stream);
             return self.run(arguments, order);
@@ -263,9 +263,8 @@ void bind(nb::module_ &m) {
           "repeat",
           [](CudaPlan &self, const std::vector<const Arguments *> &turns, size_t first,
              int64_t count, bool joined, std::vector<std::shared_ptr<CudaRun>> after) {
-            return self.repeat(
-                turns, first, count, joined,
-                {/*wait=*/false, std::nullopt, std::move(after), asking(nb::none())});
+            return self.repeat(turns, first, count, joined,
+                               {/*wait=*/false, std::nullopt, std::move(after), asking()});
           },
           nb::arg("turns"), nb::kw_only(), nb::arg("first"), nb::arg("count"), nb::arg("joined"),
           nb::arg("after") = nb::tuple(), Released())

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from mlir.dialects import arith, memref
 
@@ -18,13 +20,12 @@ def store_bools_as_bytes(module: ir.Operation) -> None:
     The conversion of memref to LLVM has no store of less than a byte. Loads truncate and stores extend; values outside
     of memory stay i1. Runs on loops, after linalg and tensor are gone; the layout in memory is numpy's for bool.
     """
+    known: dict[ir.Type, ir.Type | None] = {}
     for op in list(operations(module)):
         for region in op.regions:
             for block in region.blocks:
-                for argument in block.arguments:
-                    _retype(argument)
-        for result in op.results:
-            _retype(result)
+                _retype(block.arguments, known)
+        _retype(op.results, known)
         if op.name == "func.func":
             type = ir.TypeAttr(op.attributes["function_type"]).value
             inputs, results = ([_as_bytes(t) for t in types] for types in (type.inputs, type.results))
@@ -45,10 +46,15 @@ def _as_bytes(type: ir.Type) -> ir.Type:
     return ir.MemRefType.get(type.shape, ir.IntegerType.get_signless(8), type.layout, type.memory_space)
 
 
-def _retype(value: ir.Value) -> None:
-    type = _as_bytes(value.type)
-    if type != value.type:
-        value.set_type(type)
+def _retype(values: Iterable[ir.Value], known: dict[ir.Type, ir.Type | None]) -> None:
+    """Gives buffers of i1 the type with bytes; `known` has what types become, None for those that stay."""
+    for value in values:
+        type = value.type
+        if type not in known:
+            after = _as_bytes(type)
+            known[type] = None if after == type else after
+        if (wanted := known[type]) is not None:
+            value.set_type(wanted)
 
 
 def _load(op: ir.Operation) -> None:

@@ -13,6 +13,8 @@ import pytest
 from covering import products
 from cpu_harness import TARGETS, compiled
 
+import rlx_mlir as rlx
+from rlx_mlir import GraphModule
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split_batched
 from rlx_mlir.codegen.cpu.gemm_batched import SHARED_ELEMENTS, BatchedProduct, gemm_batched, uses_tiles
@@ -206,3 +208,14 @@ def test_what_it_does_not_cover() -> None:
         BatchedProduct("product", (2, 3, 4), (2, 4, 5), (2, 3, 5), element="i32")
     with pytest.raises(UnsupportedByTemplate, match="not empty"):
         BatchedProduct("product", (2, 3, 0), (2, 0, 5), (2, 3, 5))
+
+
+def test_no_matrices() -> None:
+    """A batch of none takes no template for one matrix, which would read one."""
+    m = GraphModule.mir("none")
+    x, y = m.input("x", [0, 2, 9, 8]), m.input("y", [0, 2, 7, 8])
+    m.set_outputs({"z": m.matmul(x + 1.0, y + 1.0, transpose_rhs=True)})
+    executable = rlx.compile(m)
+    found = executable.run({"x": np.zeros((0, 2, 9, 8), np.float32), "y": np.zeros((0, 2, 7, 8), np.float32)})
+    assert found["z"].shape == (0, 2, 9, 7)
+    assert "gemm_dense" not in executable.artifact.templates.values()

@@ -22,6 +22,7 @@ from rlx_mlir.hir.values import Value
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.executable import Executable
+from rlx_mlir.semantics.function import body, entry_function, is_parameter, unchanged_parameters
 
 #: Rows and columns of the random graphs: less than a vector, vectors with tails, and enough for several threads.
 SIZES = ((5, 3), (19, 37), (6, 6), (300, 70))
@@ -496,6 +497,17 @@ def test_adam_on_a_gpu(where: str) -> None:
         adam_step(wanted, g.astype(np.float64))
         np.testing.assert_allclose(plain["w2"], wanted["w"], rtol=2e-5, atol=2e-6)
         assert not np.allclose(plain["w2"], call.results["w2"].numpy())
+
+
+def test_parameters_that_no_call_changes() -> None:
+    """One by one as all together: those that aren't tied, and one that its own output gives back, through a view."""
+    m = GraphModule.mir("ties")
+    x, same, view, changed, free = m.input("x", [6]), *(m.param(name, [6]) for name in ("a", "b", "c", "d"))
+    outputs = {"same": same, "view": m.reshape(view, [6]), "changed": changed + x, "y": free + x}
+    m.set_outputs(outputs, tied={"same": same, "view": view, "changed": changed})
+    function = entry_function(m.ir_module)
+    one_by_one = {own.arg_number for own in body(function).arguments if is_parameter(own)}
+    assert unchanged_parameters(function) == one_by_one == {1, 2, 4}
 
 
 def test_unchanged_parameters_on_a_gpu() -> None:

@@ -519,3 +519,24 @@ def test_views_of_sizes_that_are_known_but_not_of_types() -> None:
     assert raised(reshaped, sizes) == kept
     assert raised(sliced, sizes)["mir.slice"] == 1
     raised(turned, sizes)
+
+
+def test_conversions_to_the_same_type() -> None:
+    """One that rounds stays, and one of a value that was rounded before goes."""
+
+    def build(m: GraphModule) -> Value:
+        x = m.cast(m.input("x", ["s", 8]), "f32")
+        return m.cast(m.cast(m.cast(x, "bf16"), "bf16"), "f32")
+
+    assert raised(build) == {"mir.cast": 2}
+
+
+def test_rms_norm_of_a_difference_with_what_is_no_mean() -> None:
+    def build(m: GraphModule) -> Value:
+        x, c = m.input("x", ["s", 8]), m.param("c", [8])
+        d = x - c
+        return d / m.sqrt(m.mean(d * d, -1, keep_dims=True) + 1e-5)
+
+    found = raised(build)
+    assert found["mir.rms_norm"] == 1
+    assert found["mir.sub"] == 1

@@ -463,7 +463,9 @@ def _single_transposed(
 def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, bool] | None:
     if spec.kind == "scaled_matmul":
         raise UnsupportedByTemplate(f"{name}: products of {spec.float8} have no template")
-    return (Product.of(spec), spec.transposed) if spec.kind == "matmul" else None
+    if spec.kind != "matmul" or len(spec.weight) != 2:  # several matrices are batched products, of which some decline
+        return None
+    return Product.of(spec), spec.transposed
 
 
 GENERATORS = (

@@ -141,7 +141,8 @@ def _is_square(value: ir.Value, x: ir.Value) -> bool:
 
 
 def _is_mean(value: ir.Value, x: ir.Value) -> bool:
-    return _mean_of(value) == x
+    found = _mean_of(value)
+    return found is not None and found == x
 
 
 def _vector(raising: Raising, normed: ir.Value, weight: ir.Value) -> ir.Value | None:
