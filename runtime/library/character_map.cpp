@@ -13,6 +13,8 @@ namespace {
 /// Bytes of the longest cluster that becomes something as a whole, and so of entries.
 constexpr size_t kLongest = 5;
 constexpr uint32_t kJoiner = 0x200d;
+/// Bytes of what an entry becomes: no text grows by more, and reading entries takes no longer.
+constexpr uint32_t kMostBytes = 255;
 // Syllables of Hangul, every 28th of which has no trailing consonant.
 constexpr uint32_t kSyllables = 0xac00, kSyllableCount = 11172, kTrailingCount = 28;
 
@@ -39,9 +41,10 @@ CharacterMap::CharacterMap(const Value &described) {
     if (count < 1 || count > kLongest)
       throw InputError("an entry of a map of characters has 1 to 5 bytes, but one has " +
                        std::to_string(count));
-    if (begin > end || end > texts.size() ||
+    if (begin > end || end > texts.size() || end - begin > kMostBytes ||
         invalidUtf8(std::string_view(texts).substr(begin, end - begin)) != end - begin)
-      throw InputError("an entry of a map of characters becomes a text of UTF-8");
+      throw InputError("an entry of a map of characters becomes a text of UTF-8 of at most " +
+                       std::to_string(kMostBytes) + " bytes");
     const uint64_t bytes = uint64_t(packed[i + 1] & 0xff) << 32 | packed[i];
     entries[bytes | uint64_t(count) << 40] = {begin, end};
   }

@@ -19,6 +19,8 @@ from ..errors import TokenizerError
 
 #: Bytes of the longest cluster that becomes something as a whole.
 _LONGEST = 5
+#: Bytes of what an entry becomes, at most; those of models have up to 33.
+_MOST = 255
 #: Classes of characters, as bits.
 _JOINS, _CONTROL, _PREPENDED, _PICTOGRAPH, _EXTENDS, _CONSONANT, _LINKS, _LINKED, _LEADING, _VOWEL, _TRAILING = (
     1 << bit for bit in range(11)
@@ -44,13 +46,16 @@ def described(packed: object) -> list[object]:
     units, texts = _unpacked(packed)
     words: list[int] = []
     for key, begin in _entries(units):
-        end = texts.find(b"\0", begin)
         if begin > len(texts):
             raise TokenizerError(
                 f"the table of characters has a text at byte {begin}, but its texts have {len(texts)} bytes"
             )
+        end = texts.find(b"\0", begin, begin + _MOST + 1)
+        end = len(texts) if end < 0 else end
+        if end - begin > _MOST:
+            raise TokenizerError(f"a text of the table of characters has more than {_MOST} bytes")
         low, high = struct.unpack("<IB", key.ljust(_LONGEST, b"\0"))
-        words += [low, high | len(key) << 8, begin, end if end >= 0 else len(texts)]
+        words += [low, high | len(key) << 8, begin, end]
     return ["characters", np.array(words, "<u4").tobytes(), texts, np.array(_classes(), "<u4").tobytes()]
 
 

@@ -247,7 +247,7 @@ def test_a_pass_that_changes_values_is_held_to_its_own_tolerance(monkeypatch: Pa
 
     planted = PatternSet()
     planted.pattern(mir.DequantMatmulOp)(drop_residue)
-    monkeypatch.setattr(parameters, "quantizing", lambda bits, attention: planted)
+    monkeypatch.setattr(parameters, "quantizing", lambda bits, attention, experts: planted)
     monkeypatch.setattr(parameters, "apply_patterns", lambda root, patterns: _once(root, patterns))
     error = failure(packed_mlp(), activations="int8")
     assert error.culprit == "mir-quantize-activations"

@@ -113,7 +113,7 @@ def test_lengths_of_rotations_are_the_same_of_long_sequences(tmp_path: Path) -> 
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("architecture", ["cohere2", "starcoder2"])
+@pytest.mark.parametrize("architecture", ["cohere2", pytest.param("starcoder2", marks=pytest.mark.slow)])
 def test_tokens_have_the_same_bits_whatever_is_beside_them(tmp_path: Path, architecture: str) -> None:
     """A prompt wherever it is cut, tokens at once, and sequences of an engine; and they are the reference's."""
     path = tiny_models.write(tmp_path / "m.gguf", architecture=architecture)

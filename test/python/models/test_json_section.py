@@ -33,7 +33,7 @@ from rlx_mlir.models.bundle import TEXT
 from rlx_mlir.models.chat import ChatTemplate
 from rlx_mlir.models.json_tokenizer import JsonTokenizer
 from rlx_mlir.models.normal_form import tables
-from rlx_mlir.models.text_section import ChatForm
+from rlx_mlir.models.text_section import VERSION, ChatForm
 from rlx_mlir.models.text_section import described as described_text
 from rlx_mlir.runtime.encoding import encode
 
@@ -308,6 +308,10 @@ def test_characters_become_what_the_library_says(tiny_bundle: Path, tmp_path: Pa
         (base64.b64encode(bytes([4, 0, 0, 0, 0, 0, 0, 0, 255])).decode(), "must be UTF-8"),
         # Of an entry for the byte 1, whose text is behind all of them.
         (base64.b64encode(struct.pack("<5I", 16, 0, 2 << 10 | 1 << 8 | 1, 0, 9)).decode(), "a text at byte"),
+        (
+            base64.b64encode(struct.pack("<5I", 16, 0, 2 << 10 | 1 << 8 | 1, 0, 0) + b"a" * 256).decode(),
+            "more than 255 bytes",
+        ),
     ],
 )
 def test_tables_of_characters_that_are_broken(packed: str | None, message: str) -> None:
@@ -365,6 +369,52 @@ def test_what_only_python_does_is_said(
     assert message in str(raised.value)
     with pytest.raises(CError, match="texts can't become ids of tokens: "):
         opened(tiny_bundle, tmp_path, FolderMetadata(folder, {})).tokenize(SAMPLE)
+
+
+def _words(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+#: Of one entry: the byte `a` becomes the text from one byte to another.
+_ONE = (97, 1 << 8)
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (["characters", _words(*_ONE, 0), b"b", b""], "entries of a map of characters are four numbers each"),
+        (["characters", _words(97, 0, 0, 1), b"b", b""], "1 to 5 bytes, but one has 0"),
+        (["characters", _words(97, 6 << 8, 0, 1), b"b", b""], "1 to 5 bytes, but one has 6"),
+        (["characters", _words(*_ONE, 1, 0), b"b", b""], "becomes a text of UTF-8 of at most 255 bytes"),
+        (["characters", _words(*_ONE, 0, 2), b"b", b""], "becomes a text of UTF-8 of at most 255 bytes"),
+        (["characters", _words(*_ONE, 0, 1), "\u00e9".encode(), b""], "becomes a text of UTF-8 of at most 255 bytes"),
+        (["characters", _words(*_ONE, 0, 256), b"b" * 256, b""], "becomes a text of UTF-8 of at most 255 bytes"),
+        (["characters", b"", b"", _words(9, 9, 1, 9, 9, 1)], "classes of characters come in order"),
+        (["characters", b"", b"", _words(9, 8, 1)], "classes of characters come in order"),
+        (["characters", b"", b"", _words(9, 9, 2048)], "classes of characters come in order"),
+        (["squeeze", 1, 1], "a form of texts is characters, replace or strip, but is 'squeeze'"),
+        (["strip", 1], "a form of texts \\(name, two operands\\)"),
+    ],
+)
+def test_forms_of_texts_that_are_wrong(tiny_bundle: Path, tmp_path: Path, form: list[Any], message: str) -> None:
+    """A bundle's section says them in place of the form that was written there."""
+    document = _made("byte-level")
+    document["normalizer"] = _precompiled("nmt_nfkc")
+    tokenizer = read(write(tmp_path / "f", document, bos_token="<s>"))
+    assert isinstance(tokenizer, JsonTokenizer)
+
+    def other(part: Any) -> Any:
+        if not isinstance(part, list):
+            return part
+        return form if part[:1] == ["characters"] else [other(own) for own in part]
+
+    words = json_section.described(tokenizer)
+    changed = other(words)
+    assert changed != words
+    section = encode([VERSION, changed, "no chat"])
+    path = rewritten(tiny_bundle, tmp_path / "wrong.rlx", lambda content: content.update({TEXT: section}))
+    with pytest.raises(CError, match=message):
+        Opened(path).tokenize(SAMPLE)
 
 
 def test_sections_of_version_1_are_read(tiny_bundle: Path, tmp_path: Path) -> None:

@@ -187,6 +187,6 @@ def test_the_command(dense: Path, tmp_path: Path) -> None:
     assert "tensors were rounded to blocks before: errors add up" in again
     assert again.endswith("r.gguf\n")
     assert "'--output' names the new file" in rlx("quantize", dense, status=2).stderr
-    late = rlx("quantize", dense, "--dry-run", "--imatrix", tmp_path / "m.dat", "--chunks", 2, status=1).stderr
+    late = rlx("quantize", dense, "--dry-run", "--imatrix", tmp_path / "m.dat", "--chunks", 2, status=2).stderr
     assert "'--chunks' are those of a text" in late
     assert "'--chunks' are those of a text" in rlx("quantize", dense, "--dry-run", "--chunks", 2, status=2).stderr

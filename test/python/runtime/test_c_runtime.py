@@ -44,6 +44,7 @@ def model(bundle: Path) -> Model:
     return load_model(bundle)
 
 
+@pytest.mark.slow
 def test_layers_that_predict_are_refused(tmp_path: Path) -> None:
     """What they read is a result of all modules, which sessions have no use for."""
     path = tmp_path / "m.rlx"
@@ -59,9 +60,8 @@ STATES = ("mamba2", "jamba", "falcon-h1", "gemma3n", "lfm2")
 
 
 @pytest.mark.parametrize(
-    "architecture", [STATES[0], *(pytest.param(own, marks=pytest.mark.wide) for own in STATES[1:])]
+    "architecture", [STATES[0], *(pytest.param(own, marks=pytest.mark.slow) for own in STATES[1:])]
 )
-@pytest.mark.quick(2)
 def test_layers_with_states(tmp_path: Path, architecture: str) -> None:
     """The bits of Python, from the start on again, and nothing between: states don't go back."""
     path = tmp_path / "m.rlx"

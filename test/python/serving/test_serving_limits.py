@@ -234,7 +234,7 @@ def fuzz(client: httpx.Client, seed: int, count: int) -> None:
 
 @pytest.mark.wide
 def test_random_bodies(client: httpx.Client) -> None:
-    fuzz(client, 0, 300)
+    fuzz(client, 0, 150)
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.wide
 def test_models_beside_rivals(tiny_llama: Path, fakes: None) -> None:
     vs = ("llama.cpp", "llama.cpp-q8_0", "openvino")
-    request = Request(1, vs, str(tiny_llama), prompts=(4,), decode=3, contexts=(100,), rounds=3, kv_dtype="f16")
+    request = Request(1, vs, str(tiny_llama), prompts=(4,), decode=3, contexts=(100,), rounds=1, kv_dtype="f16")
     rows = rows_of(request)
     failures = {row["vs"]: (row["what"], row["error"]) for row in rows if "error" in row}
     assert failures == {
@@ -207,7 +207,7 @@ def test_models_beside_rivals(tiny_llama: Path, fakes: None) -> None:
 @pytest.mark.wide
 def test_sequences_together_beside_rivals(tiny_llama: Path, fakes: None) -> None:
     vs = ("llama.cpp", "openvino")
-    request = Request(1, vs, str(tiny_llama), prompts=(), decode=3, sequences=(1, 3), rounds=3)
+    request = Request(1, vs, str(tiny_llama), prompts=(), decode=3, sequences=(1, 3), rounds=1)
     rows = rows_of(request)
     assert [(row["what"], row["vs"], row.get("error")) for row in rows] == [
         ("decode", "llama.cpp", None),

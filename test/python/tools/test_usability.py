@@ -321,8 +321,8 @@ def rlx_command(*arguments: object, status: int = 0) -> Any:
 
 def test_errors_of_commands_name_no_line_of_python(tiny_llama: Path) -> None:
     """Not the command line's own, and not that of a thread of the library."""
-    error = rlx_command("generate", tiny_llama, "x", "--threads=0", status=1).stderr
-    assert error.startswith("rlx: error: 'threads' expects"), error
+    error = rlx_command("generate", tiny_llama, "x", "--repetition-penalty=0", status=1).stderr
+    assert error.startswith("rlx: error: 'repetition_penalty'"), error
     error = rlx_command("compile", tiny_llama, "--target", "nvptx", "--chip", "sm_12", status=1).stderr
     assert error.startswith("rlx: error: 'chip' expects"), error
     with pytest.raises(InputError, match=here("'threads' expects a positive number")):
