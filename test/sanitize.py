@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("address,undefined", "thread")
 COVERAGE = "coverage"
 LIBRARY = "librlx_runtime.so"
-#: What uses the run time most: the pool, loading, plans, the fake driver of GPUs, damaged descriptions.
+#: What uses the run time most: the pool, loading, plans, the fake driver of GPUs, damaged descriptions, texts.
 TESTS = (
     "test/python/runtime/test_runtime_native.py",
     "test/python/runtime/test_loader.py",
@@ -43,6 +43,8 @@ TESTS = (
     "test/python/runtime/test_cuda_abi.py",
     "test/python/runtime/test_c_runtime.py",
     "test/python/runtime/test_c_runtime_damage.py",
+    "test/python/models/test_text_section.py",
+    "test/python/models/test_json_section.py",
 )
 OPTIONS = {
     # Python keeps what it allocates; compiled code jumps to and fro in memory that ASan doesn't know.
