@@ -222,9 +222,9 @@ def test_results_are_kept_by_the_source_of_generators(tmp_path: Path) -> None:
     )
 
     def result(source: str) -> str:
-        (tmp_path / "own_sums.py").write_text(source)
+        (tmp_path / "own_sums.py").write_text(source)  # -B: bytecode is told apart by seconds and sizes
         done = subprocess.run(
-            [sys.executable, "-c", f"import own_sums\n{script}"],
+            [sys.executable, "-B", "-c", f"import own_sums\n{script}"],
             cwd=tmp_path,
             capture_output=True,
             text=True,
