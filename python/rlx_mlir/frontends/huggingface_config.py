@@ -375,9 +375,8 @@ class _Reader:
             self._kinds(sizes["block_count"], {kind: kind in own for kind in (*_SCANNING, *_ATTENDING, *_NETWORKS)})
             for own in (_ATTENDING, _NETWORKS)
         )
-        width = sizes["feed_forward_length"]
-        if self.family.with_experts is None:  # of layers that are experts
-            kinds = self.document.content["layer_types"]
+        width, kinds = sizes["feed_forward_length"], self.document.content["layer_types"]
+        if "moe" in kinds:
             width = np.where(np.array(kinds) == "moe", sizes["expert_feed_forward_length"], width)
         return {
             "attention.head_count_kv": np.where(attends, sizes["attention.head_count_kv"], 0).astype(np.int32),

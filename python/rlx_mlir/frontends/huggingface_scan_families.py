@@ -21,19 +21,29 @@ SCAN_KEYS = {
 NO_SCAN_BIASES: Mapping[str, tuple[object, ...]] = {"mamba_proj_bias": (None, False)}
 """What is refused where products around scans have none."""
 
+_FEED_FORWARD = {f"feed_forward.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")}
+"""What networks beside scans are called where they are called `feed_forward`."""
+
+_WITHOUT_ATTENTION: Mapping[str, int] = {
+    "max_position_embeddings": 1 << 20,  # there is no limit
+    "num_attention_heads": 1,
+    "intermediate_size": 1,
+}
+"""What folders of scans alone don't say."""
+
+_EPSILON = {"layer_norm_epsilon": "attention.layer_norm_rms_epsilon"}
+
 _MAMBA = Family(
     "mamba",
     "mamba",
     {"norm": "attn_norm", **huggingface_scan.channel_names("mixer")},
-    numbers={"layer_norm_epsilon": "attention.layer_norm_rms_epsilon"},
+    numbers=_EPSILON,
     defaults={
         "layer_norm_epsilon": 1e-5,
         "state_size": 16,
         "conv_kernel": 4,
         "expand": 2,
-        "max_position_embeddings": 1 << 20,  # there is no limit
-        "num_attention_heads": 1,
-        "intermediate_size": 1,
+        **_WITHOUT_ATTENTION,
         "tie_word_embeddings": True,
     },
     refused={"use_bias": (None, False)},
@@ -53,7 +63,7 @@ _JAMBA = Family(
     "jamba",
     {
         **ATTENTION,
-        **{f"feed_forward.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")},
+        **_FEED_FORWARD,
         "feed_forward.router": "ffn_gate_inp",
         "input_layernorm": "attn_norm",
         "pre_ff_layernorm": "ffn_norm",
@@ -81,7 +91,7 @@ _MAMBA2 = Family(
     "mamba2",
     "mamba2",
     {"norm": "attn_norm", **huggingface_scan.layer_names("mixer")},
-    numbers={"layer_norm_epsilon": "attention.layer_norm_rms_epsilon"},
+    numbers=_EPSILON,
     defaults={
         "layer_norm_epsilon": 1e-5,
         "num_heads": 128,
@@ -89,9 +99,7 @@ _MAMBA2 = Family(
         "n_groups": 8,
         "state_size": 128,
         "conv_kernel": 4,
-        "max_position_embeddings": 1 << 20,  # there is no limit
-        "num_attention_heads": 1,
-        "intermediate_size": 1,
+        **_WITHOUT_ATTENTION,
     },
     refused={"use_bias": (None, False)},
     bare=huggingface_scan.bare_names("mixer"),
@@ -109,7 +117,7 @@ _FALCON_H1 = Family(
     "falcon-h1",
     {
         **ATTENTION,
-        **{f"feed_forward.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")},
+        **_FEED_FORWARD,
         "input_layernorm": "attn_norm",
         **huggingface_scan.layer_names("mamba"),
     },
@@ -138,7 +146,7 @@ _NEMOTRON_H = Family(
         "mixer.o_proj": "attn_output",
         **{f"mixer.{word}_proj": f"ffn_{word}" for word in ("up", "down")},
     },
-    numbers={"layer_norm_epsilon": "attention.layer_norm_rms_epsilon"},
+    numbers=_EPSILON,
     defaults={
         "layer_norm_epsilon": 1e-5,
         "num_key_value_heads": 8,
@@ -209,7 +217,7 @@ _BAMBA = Family(
     "granitehybrid",
     {
         **ATTENTION,
-        **{f"feed_forward.{word}_proj": f"ffn_{word}" for word in ("gate", "up", "down")},
+        **_FEED_FORWARD,
         "input_layernorm": "attn_norm",
         "pre_ff_layernorm": "ffn_norm",
         **huggingface_scan.layer_names("mamba"),

@@ -64,9 +64,5 @@ class ChannelScan(NamedTuple):
         conv, memory = (self.taps - 1, self.inner), (self.inner, self.numbers)
         return {name: shape for i in self.layers for name, shape in ((f"conv_{i}", conv), (f"scan_{i}", memory))}
 
-    def trails(self) -> list[str]:
-        """Names of the trails, in the order of layers."""
-        return [f"trail_{layer}" for layer in self.layers]
-
 
 __all__ = ["ChannelScan"]

@@ -3,36 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .channel_scan import ChannelScan
-from .config import ModelConfig
-from .delta_layers import Past, Product, last_rows, softplus
+from .delta_layers import Past, Product, StateRule, softplus
 
 if TYPE_CHECKING:
-    from ..hir import GraphModule, Value
+    from ..hir import Value
 
 
-@dataclass(frozen=True)
-class ChannelScanRule:
-    """Builds the part of a layer that stands in the place of attention; see `DeltaRule` for attributes and methods."""
+class ChannelScanRule(StateRule):
+    """Layers with selective scans whose states have rates of their own."""
 
-    graph: GraphModule
-    config: ModelConfig
-    number: int
-    params: Mapping[str, Value]
-
-    settles_by: ClassVar[tuple[str, ...]] = ("ssm_conv1d.weight", "ssm_conv1d.bias", "ssm_a")
+    settles_by = ("ssm_conv1d.weight", "ssm_conv1d.bias", "ssm_a")
 
     def attended(self, n: Value, product: Product, past: Past | None) -> tuple[Value, Value, Past | None]:
         graph, scan = self.graph, self._scan
         both = product(n, "ssm_in")
         mixed, z = (graph.narrow(both, 2, start, scan.inner, name="ssm_in") for start in (0, scan.inner))
-        inputs = self._inputs(mixed, past)
+        inputs = self._convolved(mixed, past)
         made, widths = product(inputs, "ssm_x"), {"dt": scan.rank, "b": scan.numbers, "c": scan.numbers}
         starts = (0, scan.rank, scan.rank + scan.numbers)
         short, into, out = (
@@ -54,7 +45,7 @@ class ChannelScanRule:
             graph.narrow(trail, 2, start, width, name="settle")
             for start, width in ((0, scan.inner), (scan.inner, scan.inner), (2 * scan.inner, scan.numbers))
         )
-        inputs = self._inputs(mixed, past)
+        inputs = self._convolved(mixed, past)
         # What is read of the states doesn't matter.
         _, left = graph.selective_scan(inputs, step, self._param("ssm_a"), into, into, past.scan, name="scan")
         return Past(self._rows_left(mixed, past), scan=left)
@@ -64,17 +55,6 @@ class ChannelScanRule:
         scan = self.config.delta
         assert isinstance(scan, ChannelScan)
         return scan
-
-    def _param(self, name: str) -> Value:
-        return self.params[f"blk.{self.number}.{name}"]
-
-    def _inputs(self, mixed: Value, past: Past | None) -> Value:
-        """What goes into the states, [B, S, inner]."""
-        graph, scan, name = self.graph, self._scan, "ssm_conv1d"
-        taps = graph.reshape(self._param("ssm_conv1d.weight"), [scan.inner, 1, 1, scan.taps], name=name)
-        seen = graph.depthwise_conv1d_causal(mixed, taps, None if past is None else past.conv, name=name)
-        bias = self.params.get(f"blk.{self.number}.ssm_conv1d.bias")
-        return graph.silu(seen if bias is None else graph.add(seen, bias, name=name), name=name)
 
     def _normed(self, x: Value, word: str) -> Value:
         """Divided by the root of the mean square, and times weights where there are some; as it is without norms."""
@@ -87,10 +67,6 @@ class ChannelScanRule:
             assert isinstance(width, int)
             weight = graph.constant(np.ones(width, np.float32))
         return graph.rms_norm(x, weight, eps=eps, name=f"ssm_{word}_norm")
-
-    def _rows_left(self, mixed: Value, past: Past) -> Value:
-        """What the next token's channels see."""
-        return last_rows(self.graph, mixed, past.conv, self._scan.taps - 1)
 
 
 __all__ = ["ChannelScanRule"]

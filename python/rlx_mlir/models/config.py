@@ -230,6 +230,11 @@ class ModelConfig:
             and layer not in self.attentive
         )
 
+    @property
+    def trails(self) -> list[str]:
+        """Names of the trails of layers with states, in their order."""
+        return [] if self.delta is None else [f"trail_{layer}" for layer in self.delta.layers]
+
     def source(self, layer: int) -> int:
         """The layer whose keys and values a layer reads: itself, or one before it."""
         return layer if self.streams is None or layer >= self.layers else self.streams.sources[layer]

@@ -94,7 +94,7 @@ class Core(checks.Unpicklable):
         # Keys and values of a part of a prompt are no use where layers have a state behind it.
         apart = self.on_gpu or config.delta is not None
         self.prefixes = None if apart else PrefixCache(context * bytes_per_token(config))
-        self.trails = config.delta.trails() if config.delta else []
+        self.trails = config.trails
         self._identify = identify
         # Around everything below. A thread may come twice: where it collects garbage, abandoned generations end.
         self._state = threading.RLock()

@@ -204,7 +204,7 @@ def _built_settling(graph: GraphModule, config: ModelConfig) -> GraphModule:
     """The states behind tokens that there are trails of."""
     assert config.delta is not None
     states = _state_inputs(graph, config, 1)
-    trails = {name: graph.input(name, [1, "seq", config.delta.trail]) for name in config.delta.trails()}
+    trails = {name: graph.input(name, [1, "seq", config.delta.trail]) for name in config.trails}
     layers = config.delta.layers
     names = [f"blk.{number}.{name}" for number in layers for name in rule_of(graph, config, number, {}).settles_by]
     params = weight_params(graph, config, [name for name in names if name in config.weights])

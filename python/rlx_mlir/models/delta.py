@@ -70,9 +70,5 @@ class Delta(NamedTuple):
         conv, memory = (self.taps - 1, self.channels), (self.values, self.size, self.size)
         return {name: shape for i in self.layers for name, shape in ((f"conv_{i}", conv), (f"delta_{i}", memory))}
 
-    def trails(self) -> list[str]:
-        """Names of the trails, in the order of layers."""
-        return [f"trail_{i}" for i in self.layers]
-
 
 __all__ = ["Delta"]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -39,8 +40,8 @@ class Past:
 
 
 @dataclass(frozen=True)
-class DeltaRule:
-    """Builds the part of a layer that stands in the place of attention.
+class StateRule:
+    """Builds the part of a layer that stands in the place of attention, or beside it, and whose past is a state.
 
     Attributes:
         graph: where it is built.
@@ -49,13 +50,14 @@ class DeltaRule:
         settles_by: the weights of a layer that `settled` reads.
     """
 
-    settles_by: ClassVar[tuple[str, ...]] = ("ssm_conv1d.weight",)
+    settles_by: ClassVar[tuple[str, ...]] = ()
 
     graph: GraphModule
     config: ModelConfig
     number: int
     params: Mapping[str, Value]
 
+    @abstractmethod
     def attended(self, n: Value, product: Product, past: Past | None) -> tuple[Value, Value, Past | None]:
         """What is added to the residual stream, [B, S, hidden]; the trail; and the states behind the last token.
 
@@ -64,6 +66,34 @@ class DeltaRule:
             product: see `Product`.
             past: the states before the first token; None for whole sequences, B a number, which leave no states.
         """
+
+    @abstractmethod
+    def settled(self, trail: Value, past: Past) -> Past:
+        """The states behind the tokens of a trail, [1, S, trail]."""
+
+    def _param(self, name: str) -> Value:
+        return self.params[f"blk.{self.number}.{name}"]
+
+    def _convolved(self, mixed: Value, past: Past | None) -> Value:
+        """silu of the sums over the last tokens that each channel sees, with its bias where there is one."""
+        graph, name = self.graph, "ssm_conv1d"
+        weight, bias = self._param(f"{name}.weight"), self.params.get(f"blk.{self.number}.{name}.bias")
+        channels, taps = weight.shape
+        shaped = graph.reshape(weight, [channels, 1, 1, taps], name=name)
+        seen = graph.depthwise_conv1d_causal(mixed, shaped, None if past is None else past.conv, name=name)
+        return graph.silu(seen if bias is None else graph.add(seen, bias, name=name), name=name)
+
+    def _rows_left(self, mixed: Value, past: Past) -> Value:
+        """What the next token's channels see: the last rows, of those before and these, [B, taps - 1, channels]."""
+        return last_rows(self.graph, mixed, past.conv)
+
+
+class DeltaRule(StateRule):
+    """Layers with gated delta rules."""
+
+    settles_by = ("ssm_conv1d.weight",)
+
+    def attended(self, n: Value, product: Product, past: Past | None) -> tuple[Value, Value, Past | None]:
         graph, delta = self.graph, self._delta
         mixed, z = product(n, "attn_qkv"), product(n, "attn_gate")
         strength, step = self._strengths(n, product)
@@ -81,7 +111,6 @@ class DeltaRule:
         return product(rows, "ssm_out"), trail, left
 
     def settled(self, trail: Value, past: Past) -> Past:
-        """The states behind the tokens of a trail, [1, S, trail]."""
         graph, delta, name = self.graph, self._delta, "settle"
         mixed = graph.narrow(trail, 2, 0, delta.channels, name=name)
         decay, beta = (
@@ -96,9 +125,6 @@ class DeltaRule:
         delta = self.config.delta
         assert isinstance(delta, Delta)
         return delta
-
-    def _param(self, name: str) -> Value:
-        return self.params[f"blk.{self.number}.{name}"]
 
     def _strengths(self, n: Value, product: Product) -> tuple[Value, Value]:
         """What strengths and decays of all heads of values, [B, S, Hv], are made of."""
@@ -117,10 +143,7 @@ class DeltaRule:
         """Results [B, S, Hv, n] of all steps, and the memory behind them."""
         graph, delta = self.graph, self._delta
         batch, length = mixed.shape[:2]
-        taps = graph.reshape(self._param("ssm_conv1d.weight"), [delta.channels, 1, 1, delta.taps], name="ssm_conv1d")
-        conv, memory = (None, None) if past is None else (past.conv, past.delta)
-        seen = graph.depthwise_conv1d_causal(mixed, taps, conv, name="ssm_conv1d")
-        seen = graph.silu(seen, name="ssm_conv1d")
+        seen, memory = self._convolved(mixed, past), None if past is None else past.delta
         heads = (delta.keys, delta.keys, delta.values)
         starts = (0, delta.keys * delta.size, 2 * delta.keys * delta.size)
         q, k, v = (
@@ -152,10 +175,6 @@ class DeltaRule:
         several = graph.concat([one] * times, axis=3, name="delta")
         return graph.reshape(several, [batch, length, delta.values, delta.size], name="delta")
 
-    def _rows_left(self, mixed: Value, past: Past) -> Value:
-        """What the next token's channels see."""
-        return last_rows(self.graph, mixed, past.conv, self._delta.taps - 1)
-
 
 def softplus(graph: GraphModule, x: Value, *, name: str) -> Value:
     """log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), which overflows nowhere."""
@@ -164,12 +183,13 @@ def softplus(graph: GraphModule, x: Value, *, name: str) -> Value:
     return graph.add(graph.maximum(x, 0.0, name=name), rest, name=name)
 
 
-def last_rows(graph: GraphModule, mixed: Value, before: Value, kept: int) -> Value:
-    """The last rows, [B, kept, channels], of some that are behind as many others, [B, S, channels]."""
-    rows, length = graph.concat([before, mixed], axis=1, name="conv"), mixed.shape[1]
+def last_rows(graph: GraphModule, mixed: Value, before: Value) -> Value:
+    """The last rows, [B, kept, channels], of some, [B, S, channels], that are behind as many others."""
+    rows, length, kept = graph.concat([before, mixed], axis=1, name="conv"), mixed.shape[1], before.shape[1]
+    assert isinstance(kept, int), "states are of one size"
     if isinstance(length, int):
         return graph.narrow(rows, 1, length, kept, name="conv")
     return graph.dynamic_slice(rows, graph.dim(mixed, 1, "i32", name="conv"), kept, 1, name="conv")
 
 
-__all__ = ["DeltaRule", "Past", "Product", "last_rows", "softplus"]
+__all__ = ["DeltaRule", "Past", "Product", "StateRule", "last_rows", "softplus"]

@@ -329,8 +329,11 @@ class Layer:
 
     def _attend(self, n: Value, caches: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...]]:
         config = self.config
-        if config.source(self.number) != self.number:
-            return self._attend_others(n, caches), ()
+        if config.source(self.number) != self.number:  # of another layer, which has put these tokens' into its caches
+            q = self._rotate(self._product(n, "attn_q"), "attn_q", config.heads)
+            k, v = caches
+            attended = self.graph.attention(q, k, v, **self._scoring, pos=self.pos, **schemes(config), name="attention")
+            return self._product(attended, "attn_output"), ()
         q, k, v = (self._product(n, name) for name in ("attn_q", "attn_k", "attn_v"))
         q, gate = self._gate(q) if config.plan.gated else (q, None)
         q, k = self._rotate(q, "attn_q", config.heads), self._rotate(k, "attn_k", config.kv_heads)
@@ -338,52 +341,29 @@ class Layer:
         cached: dict[str, Option] = {}
         if caches:
             cached = {"k_cache": caches[0], "v_cache": caches[1], "pos": self.pos, **schemes(config)}
-        found = self.graph.attention(
-            q,
-            k,
-            v,
-            self.seen,
-            num_heads=config.heads,
-            num_kv_heads=config.kv_heads,
-            head_dim=config.head_dim,
-            **self._mask(),
-            scale=config.attention_scale,
-            softcap=config.attention_softcap or None,
-            sinks=self._weight("attn_sinks") if config.plan.sinks else None,
-            **cached,
-            name="attention",
-        )
+        found = self.graph.attention(q, k, v, **self._scoring, **cached, name="attention")
         attended, updated = (found[0], found[1:]) if cached else (found, ())
         if gate is not None:
             attended = self.graph.mul(attended, self.graph.sigmoid(gate, name="attention"), name="attention")
         return self._product(attended, "attn_output"), updated
 
-    def _mask(self) -> dict[str, Option]:
-        """Which keys queries see."""
+    @property
+    def _scoring(self) -> dict[str, Option]:
+        """How many heads attention has, which keys queries see, and what becomes of scores."""
+        config, masked = self.config, dict[str, Option](mask_kind="causal")
         if self.seen is not None:
-            return {"mask_kind": "custom"}
-        if self.config.is_local(self.number):
-            return {"mask_kind": "sliding_window", "window": self.config.window}
-        return {"mask_kind": "causal"}
-
-    def _attend_others(self, n: Value, caches: tuple[Value, ...]) -> Value:
-        """Attention over keys and values of another layer, which has put those of these tokens into its caches."""
-        config, (k, v) = self.config, caches
-        q = self._rotate(self._product(n, "attn_q"), "attn_q", config.heads)
-        attended = self.graph.attention(
-            q,
-            k,
-            v,
-            num_heads=config.heads,
-            num_kv_heads=config.kv_heads,
-            head_dim=config.head_dim,
-            **self._mask(),
-            scale=config.attention_scale,
-            pos=self.pos,
-            **schemes(config),
-            name="attention",
-        )
-        return self._product(attended, "attn_output")
+            masked = {"mask": self.seen, "mask_kind": "custom"}
+        elif config.is_local(self.number):
+            masked = {"mask_kind": "sliding_window", "window": config.window}
+        return {
+            "num_heads": config.heads,
+            "num_kv_heads": config.kv_heads,
+            "head_dim": config.head_dim,
+            **masked,
+            "scale": config.attention_scale,
+            "softcap": config.attention_softcap or None,
+            "sinks": self._weight("attn_sinks") if config.plan.sinks else None,
+        }
 
     def _unit_heads(self, v: Value) -> Value:
         """Values of each head divided by the root of their mean square."""

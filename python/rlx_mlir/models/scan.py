@@ -85,9 +85,5 @@ class Scan(NamedTuple):
         conv, memory = (self.taps - 1, self.channels), (self.inner, self.numbers)
         return {name: shape for i in self.layers for name, shape in ((f"conv_{i}", conv), (f"scan_{i}", memory))}
 
-    def trails(self) -> list[str]:
-        """Names of the trails, in the order of layers."""
-        return [f"trail_{layer}" for layer in self.layers]
-
 
 __all__ = ["Scan"]

@@ -3,34 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .config import ModelConfig
-from .delta_layers import Past, Product, last_rows, softplus
+from .delta_layers import Past, Product, StateRule, softplus
 from .scan import Scan
 
 if TYPE_CHECKING:
-    from ..hir import GraphModule, Value
+    from ..hir import Value
 
 #: A rate at which nothing decays: f32 can't tell e^(d a) from 1 at any step d that there is.
 _SLOWEST = 1e-20
 
 
-@dataclass(frozen=True)
-class ScanRule:
-    """Builds the part of a layer that stands in the place of attention, or beside it; see `DeltaRule` for attributes
-    and methods."""
+class ScanRule(StateRule):
+    """Layers with selective scans, in the place of attention or beside it."""
 
-    graph: GraphModule
-    config: ModelConfig
-    number: int
-    params: Mapping[str, Value]
-
-    settles_by: ClassVar[tuple[str, ...]] = ("ssm_conv1d.weight", "ssm_conv1d.bias", "ssm_a")
+    settles_by = ("ssm_conv1d.weight", "ssm_conv1d.bias", "ssm_a")
 
     def attended(self, n: Value, product: Product, past: Past | None) -> tuple[Value, Value, Past | None]:
         graph, scan = self.graph, self._scan
@@ -69,18 +59,11 @@ class ScanRule:
         assert isinstance(scan, Scan)
         return scan
 
-    def _param(self, name: str) -> Value:
-        return self.params[f"blk.{self.number}.{name}"]
-
     def _steps(self, mixed: Value, step: Value, past: Past | None) -> tuple[Value, Value, Value]:
         """Inputs of all heads behind the convolution and results of the scan, [B, S, inner], and its last state."""
         graph, scan, name = self.graph, self._scan, "scan"
         batch, length = mixed.shape[:2]
-        taps = graph.reshape(self._param("ssm_conv1d.weight"), [scan.channels, 1, 1, scan.taps], name="ssm_conv1d")
-        conv, memory = (None, None) if past is None else (past.conv, past.scan)
-        seen = graph.depthwise_conv1d_causal(mixed, taps, conv, name="ssm_conv1d")
-        bias = self.params.get(f"blk.{self.number}.ssm_conv1d.bias")
-        seen = graph.silu(seen if bias is None else graph.add(seen, bias, name="ssm_conv1d"), name="ssm_conv1d")
+        seen, memory = self._convolved(mixed, past), None if past is None else past.scan
         inputs = graph.narrow(seen, 2, 0, scan.inner, name=name)
         width = scan.groups * scan.numbers
         into, out = (
@@ -142,10 +125,6 @@ class ScanRule:
         ones = graph.constant(np.ones(width, np.float32))
         normed = graph.rms_norm(groups, ones, eps=self.config.eps, name="ssm_norm")
         return graph.reshape(graph.mul(normed, weight, name="ssm_norm"), gated.shape, name="ssm_norm")
-
-    def _rows_left(self, mixed: Value, past: Past) -> Value:
-        """What the next token's channels see."""
-        return last_rows(self.graph, mixed, past.conv, self._scan.taps - 1)
 
 
 __all__ = ["ScanRule"]

@@ -42,9 +42,5 @@ class ShortConv(NamedTuple):
         """Shapes of the states of one sequence by name, in the order of layers."""
         return {f"conv_{i}": (self.taps - 1, self.channels) for i in self.layers}
 
-    def trails(self) -> list[str]:
-        """Names of the trails, in the order of layers."""
-        return [f"trail_{i}" for i in self.layers]
-
 
 __all__ = ["ShortConv"]
