@@ -7,13 +7,11 @@ of which lie side by side in the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of
 from rlx_mlir.codegen.specs import MoveSpec
-
-__all__ = ["Axis", "Copy", "copies_of", "merged_permutation", "moves_last", "product", "transposed_axes"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,13 @@ def product(sizes: Sequence[Index]) -> Index:
     for size in sizes:
         total = total * size
     return total
+
+
+def places_of(number: Index, sizes: Sequence[Index]) -> Iterator[Index]:
+    """The places along some axes of what has a number among all, of which the innermost comes first."""
+    for position, size in reversed(list(enumerate(sizes))):
+        place, number = (number % size, number // size) if position else (number, 0)
+        yield place
 
 
 def copies_of(em: Emitter, spec: MoveSpec, inputs: Sequence[Value]) -> list[Copy]:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
 
 from rlx_mlir.frontends import functions
+from rlx_mlir.frontends.tensors import plain
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.mir.dims import Size
 
@@ -74,7 +76,7 @@ def sampled(
         size = number(length, word)
         place = (own + 1.0) * 0.5 * (size - 1.0) if corners else ((own + 1.0) * size - 1.0) * 0.5
         places.append(m.minimum(m.maximum(place, -_FAR), _FAR))
-    image = _Image(m, x, lengths, padding, corners, lambda size: number(size, word), number)
+    image = _Image(m, x, padding, corners, lambda size: number(size, word), lambda size: number(size, "i64"))
     if kind == "nearest":
         return image.pixels([m.round(place) for place in places])
     before, weights = KINDS[kind]
@@ -101,19 +103,16 @@ class _Image:
         self,
         m: GraphModule,
         x: Value,
-        lengths: Sequence[Size],
         padding: str,
         corners: bool,
         length: Callable[[Size], Value],
-        number: Callable[[Size, str], Value],
+        number: Callable[[Size], Value],
     ) -> None:
-        self._m, self._shape, self._lengths = m, x.shape[:2], lengths
+        """length, number: a size as a number of the places' type, and as one that counts pixels."""
+        self._m, self._shape, self._lengths = m, x.shape[:2], [Size.of(size) for size in x.shape[2:]]
         self._padding, self._corners, self._length, self._number = padding, corners, length, number
-        area = Size.of(1)
-        for own in lengths:
-            area = area * own
-        whole = area.constant if area.constant is not None else str(area)
-        self._rows = m.transpose(m.reshape(x, [*self._shape, whole]), [0, 2, 1])
+        area = plain([math.prod(self._lengths, start=Size.of(1))])
+        self._rows = m.transpose(m.reshape(x, [*self._shape, *area]), [0, 2, 1])
 
     def pixels(self, at: Sequence[Value]) -> Value:
         """Pixels [N, C, P...]."""
@@ -125,7 +124,7 @@ class _Image:
                 own = m.bitwise_and(m.ge(place, 0.0), m.lt(place, self._length(length)))
                 inside = own if inside is None else m.bitwise_and(inside, own)
             index = self._within(place, length)
-            flat = index if flat is None else flat * self._number(length, "i64") + index
+            flat = index if flat is None else flat * self._number(length) + index
         assert flat is not None
         found = m.gather(self._rows, m.reshape(flat, [n, -1]), 1, batch_dims=1)
         shape = at[0].shape[1:]
@@ -139,7 +138,7 @@ class _Image:
         m = self._m
         if self._padding == "reflection":
             place = self._reflected(place, length)
-        last = self._number(length - 1, "i64")
+        last = self._number(length - 1)
         return m.minimum(m.maximum(m.cast(place, "i64"), np.int64(0)), last)
 
     def _reflected(self, place: Value, length: Size) -> Value:

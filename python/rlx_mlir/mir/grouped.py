@@ -100,20 +100,20 @@ def grouped_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 @cost(mir.DequantGroupedMatmulOp)
 def dequant_grouped_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K, and the weights that are used; decoding isn't counted."""
-    used = minimum(Size.of(int(python_value(op.experts))), sizes[op.x][0])
-    return Cost(2 * sizes.count(op.result) * sizes[op.x][1], reads={op.weight: _of_used(op, sizes, used)})
+    rows, k = sizes[op.x]
+    return Cost(2 * sizes.count(op.result) * k, reads={op.weight: _of_used(op, sizes, rows)})
 
 
-def _of_used(op: ir.AnyOp, sizes: Sizes, used: Size) -> Size:
-    """Bytes of so many of the experts of a packed weight."""
-    return sizes.bytes(op.weight) // int(python_value(op.experts)) * used
+def _of_used(op: ir.AnyOp, sizes: Sizes, rows: Size) -> Size:
+    """Bytes of the experts of a packed weight that so many rows use, at most."""
+    experts = int(python_value(op.experts))
+    return sizes.bytes(op.weight) // experts * minimum(Size.of(experts), rows)
 
 
 @cost(mir.GroupedBlockDotOp)
 def grouped_block_dot_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """As of `block_dot`, and the weights that are used."""
-    used = minimum(Size.of(int(python_value(op.experts))), sizes[op.q][0])
-    return Cost(block_dot_work(op, sizes), reads={op.weight: _of_used(op, sizes, used)})
+    return Cost(block_dot_work(op, sizes), reads={op.weight: _of_used(op, sizes, sizes[op.q][0])})
 
 
 @cost(mir.DequantMoeWeightsOp)
@@ -223,7 +223,7 @@ def lower_grouped_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
     products = reduced(5, inputs, sums, [m, n, b, p], 0, multiply, type=product_type(op.q))
     inputs = [(products, [m, n, b, p]), (op.scale, [m, b]), (op.expert, [m])]
     if encoding.format.minimum is not None:
-        inputs.append((op.sum, [m, b]) if per_block == 1 else (run_sums(q), [m, b, p]))
+        inputs.append((op.sum, [m, b]) if per_block == 1 else (run_sums(q, sums[:1] + sums[2:]), [m, b, p]))
 
     def combine(product: Scalar, scale: Scalar, expert: Scalar, *rest: Scalar) -> Scalar:
         *sum_, total = rest

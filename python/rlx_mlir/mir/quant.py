@@ -220,7 +220,7 @@ def lower_block_quantize(op: ir.AnyOp, rewriter: Rewriter) -> None:
     blocks = [*outer, divided(width, block)]
     groups = [*([dim] for dim in range(rank - 2)), [rank - 2, rank - 1]]
     x = split_dims(op.x, groups, [*blocks, block])
-    f32, integer, i32 = element("f32"), element(INTEGERS[bits]), element("i32")
+    f32, integer = element("f32"), element(INTEGERS[bits])
     largest = reduced(
         rank, [(x, inner)], blocks, inner[:-1], 0, lambda x, most: most.max(absolute(x.to("f32"))), type=f32
     )
@@ -235,8 +235,7 @@ def lower_block_quantize(op: ir.AnyOp, rewriter: Rewriter) -> None:
     scale = elementwise(largest.type, [largest], scale_of)
     destination = (empty([*blocks, block], integer), inner)
     q = generic(rank, [(x, inner), (scale, inner[:-1])], [destination], quantised)
-    total = reduced(rank, [(q, inner)], blocks, inner[:-1], 0, lambda q, total: total + q.to("i32"), type=i32)
-    rewriter.replace(op, collapse(q, groups), scale, total)
+    rewriter.replace(op, collapse(q, groups), scale, run_sums(q, blocks))
 
 
 @TO_LINALG.pattern(mir.BlockDotOp)
@@ -285,7 +284,7 @@ def lower_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
         if per_block == 1:
             inputs.append((op.sum, [*lead, r]))
         else:
-            inputs.append((split_dims(run_sums(q), groups, shape), [*lead, r, e]))
+            inputs.append((split_dims(run_sums(q, [*outer, runs]), groups, shape), [*lead, r, e]))
 
     def combine(product: Scalar, scale: Scalar, d: Scalar, *rest: Scalar) -> Scalar:
         *minimum, total = rest
@@ -304,9 +303,8 @@ def product_type(q: ir.Value) -> ir.Type:
     return element("i64" if str(ir.RankedTensorType(q.type).element_type) == "i32" else "i32")
 
 
-def run_sums(q: ir.Value) -> ir.Value:
-    """The sums of q along its last dimension, i32."""
-    *outer, _ = sizes_of(q)
+def run_sums(q: ir.Value, outer: Sequence[SizeLike]) -> ir.Value:
+    """The sums of q along its last dimension, i32 [outer]."""
     dims = range(len(outer) + 1)
     return reduced(
         len(dims), [(q, dims)], outer, dims[:-1], 0, lambda q, total: total + q.to("i32"), type=element("i32")

@@ -96,8 +96,8 @@ def sample_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> list[tupl
 
 
 #: Where operands of B, and of B times k numbers are read.
-ROWS: Map = [0]
-PAIRS: Map = [0, 1]
+_ROWS: Map = [0]
+_PAIRS: Map = [0, 1]
 
 
 def _column(number: int) -> Map:
@@ -114,17 +114,17 @@ def _running_sums(op: ir.AnyOp, batch: SizeLike, k: int) -> ir.Value:
         return kept.select(exp((value - largest) / temperature), 0.0)
 
     inputs = [
-        (op.values, PAIRS),
+        (op.values, _PAIRS),
         (op.values, _column(0)),
         (op.controls, _column(TEMPERATURE)),
         (op.controls, _column(COUNT)),
     ]
-    weights = generic(2, inputs, [(empty([batch, k], f32), PAIRS)], weight)
+    weights = generic(2, inputs, [(empty([batch, k], f32), _PAIRS)], weight)
 
     def add(i: ir.Value, total: ir.Value, sums: ir.Value) -> list[ir.Value]:
         part: list[SizeLike] = [batch, 1]
         own = extract_slice(weights, [0, i], part, drop=[1])
-        after = generic(1, [(own, ROWS)], [(total, ROWS)], lambda x, total: total + x)
+        after = generic(1, [(own, _ROWS)], [(total, _ROWS)], lambda x, total: total + x)
         return [after, write_slice(after, sums, [0, i], part, drop=[1])]
 
     _, sums = for_each(0, k, [filled([batch], f32, 0), empty([batch, k], f32)], add)
@@ -138,18 +138,17 @@ def lower_sample(op: ir.AnyOp, rewriter: Rewriter) -> None:
     places = sizes_of(op.chosen)[1]
     f32, i32 = element("f32"), element("i32")
     assert isinstance(k, int), "the verifier's rule"
-    rows, pairs = ROWS, PAIRS
     last_place = Scalar(as_index(places)).to("i32") - 1
-    place = generic(1, [(op.pos, rows)], [(empty([batch], i32), rows)], lambda pos, _: pos.max(0).min(last_place))
-    following = generic(1, [(place, rows)], [(empty([batch], i32), rows)], lambda x, _: (x + 1).min(last_place))
+    place = generic(1, [(op.pos, _ROWS)], [(empty([batch], i32), _ROWS)], lambda pos, _: pos.max(0).min(last_place))
+    following = generic(1, [(place, _ROWS)], [(empty([batch], i32), _ROWS)], lambda x, _: (x + 1).min(last_place))
 
     sums = _running_sums(op, batch, k)
 
     def below(sum: Scalar, total: Scalar, top_p: Scalar, count: Scalar) -> Scalar:
         return count + (sum < top_p * total).to("i32")
 
-    inputs = [(sums, pairs), (sums, _column(k - 1)), (op.controls, _column(TOP_P))]
-    last = reduced(2, inputs, [batch], rows, 0, below, type=i32)
+    inputs = [(sums, _PAIRS), (sums, _column(k - 1)), (op.controls, _column(TOP_P))]
+    last = reduced(2, inputs, [batch], _ROWS, 0, below, type=i32)
 
     def reached(own: Scalar) -> Scalar:
         return own.min(k - 1).to("index")
@@ -157,18 +156,18 @@ def lower_sample(op: ir.AnyOp, rewriter: Rewriter) -> None:
     def bound_of(place: Scalar, last: Scalar, _: Scalar) -> Scalar:
         return extract(op.draws, [index(0), place.to("index")]) * extract(sums, [index(0), reached(last)])
 
-    bound = generic(1, [(place, rows), (last, rows)], [(empty([batch], f32), rows)], bound_of)
+    bound = generic(1, [(place, _ROWS), (last, _ROWS)], [(empty([batch], f32), _ROWS)], bound_of)
     drawn = reduced(
         2,
-        [(sums, pairs), (bound, rows)],
+        [(sums, _PAIRS), (bound, _ROWS)],
         [batch],
-        rows,
+        _ROWS,
         0,
         lambda sum, bound, count: count + (sum <= bound).to("i32"),
         type=i32,
     )
     unordered = reduced(
-        2, [(op.values, pairs)], [batch], rows, 0, lambda x, count: count + x.compare("ne", x).to("i32"), type=i32
+        2, [(op.values, _PAIRS)], [batch], _ROWS, 0, lambda x, count: count + x.compare("ne", x).to("i32"), type=i32
     )
 
     def pick(drawn: Scalar, last: Scalar, unordered: Scalar, largest: Scalar, temperature: Scalar, _: Scalar) -> Scalar:
@@ -177,13 +176,13 @@ def lower_sample(op: ir.AnyOp, rewriter: Rewriter) -> None:
         return impossible.select(NOTHING, extract(op.indices, [index(0), at]))
 
     inputs = [
-        (drawn, rows),
-        (last, rows),
-        (unordered, rows),
+        (drawn, _ROWS),
+        (last, _ROWS),
+        (unordered, _ROWS),
         (op.values, _column(0)),
         (op.controls, _column(TEMPERATURE)),
     ]
-    token = generic(2, inputs, [(empty([batch, 1], i32), pairs)], pick)
+    token = generic(2, inputs, [(empty([batch, 1], i32), _PAIRS)], pick)
 
     def write(b: ir.Value, chosen: ir.Value) -> list[ir.Value]:
         at = extract(place, [Scalar(b)]).to("index").value

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec
-from rlx_mlir.codegen.moves import Copy, copies_of, moves_last, product
+from rlx_mlir.codegen.moves import Copy, copies_of, moves_last, places_of, product
 from rlx_mlir.codegen.specs import MoveSpec
 
 from . import UnsupportedByTemplate
@@ -166,13 +166,9 @@ def _copy_unit(em: Emitter, runs: _Runs, unit: Value, buffers: tuple[Value, Valu
     end = em.imin(begin + runs.most, runs.length)
     with em.loop(block * runs.high, em.imin(block * runs.high + runs.high, runs.count), hint="run") as run:
         source, place = runs.copy.source, runs.copy.target
-        rest: Index = run.iv
-        for axis in reversed(runs.copy.axes[1:-1]):
-            at, rest = rest % axis.size, rest // axis.size
+        outer = runs.copy.axes[:-1]
+        for axis, at in zip(reversed(outer), places_of(run.iv, [axis.size for axis in outer]), strict=True):
             source, place = source + at * axis.source, place + at * axis.target
-        if len(runs.copy.axes) > 1:
-            outermost = runs.copy.axes[0]
-            source, place = source + rest * outermost.source, place + rest * outermost.target
         _copy_run(em, runs, (begin, end), buffers, (source, place), target)
 
 

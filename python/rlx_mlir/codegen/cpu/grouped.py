@@ -20,7 +20,7 @@ from rlx_mlir.codegen.specs import GroupedSpec, PackedGroupedSpec
 
 from . import UnsupportedByTemplate
 from .gather import entry_of
-from .kernel import Scratch, add_products, row_tiles, write_kernel
+from .kernel import Scratch, add_products, listed_row, row_tiles, write_kernel
 from .registry import Generator
 from .target import Target, rounded
 
@@ -155,10 +155,6 @@ class _Grouped:
         with em.loop(0, tiles, hint="tile") as tile:
             self._multiply(rows, length, (part, tile.iv), (expert, *after))
 
-    def _listed(self, number: Index) -> Value:
-        """The row of x that stands at a place of the list."""
-        return self.em.cast("arith.index_cast", self.em.load(self.list, [number]), "index")
-
     def _mask(self, column: Index) -> Value | None:
         """Which lanes from a column on are columns of the result; None: all."""
         if isinstance(self.n, int) and self.n % self.columns == 0:
@@ -181,7 +177,7 @@ class _Grouped:
                     for i in range(size):
                         em.prefetch(self.weight, [expert, k.iv + i + AHEAD, first + line.iv])
                 with em.loop(0, rows, hint="row") as row:
-                    own = self._listed(chunk + row.iv)
+                    own = listed_row(em, self.list, chunk + row.iv)
                     factors = [self._spread(own, k.iv + i) for i in range(size)]
                     with em.loop(0, width, self.lanes, hint="j") as j:
                         total = em.vload(self.sums, [row.iv, j.iv], self.type)
@@ -209,7 +205,7 @@ class _Grouped:
         """Columns of the chunk's rows of x from `depth` on, as f32; zeros up to a whole vector."""
         em, type = self.em, with_element(self.type, element_of(self.x.type))
         with em.loop(0, rows, hint="row") as row:
-            at = self._listed(chunk + row.iv)
+            at = listed_row(em, self.list, chunk + row.iv)
             with em.loop(0, length, self.lanes, hint="k") as k:
                 mask = em.mask(length - k.iv, self.lanes)
                 value = self.target.widen(em, em.vload(self.x, [at, depth + k.iv], type, mask))
@@ -250,7 +246,7 @@ class _Grouped:
         em = self.em
         first, width = columns
         with em.loop(0, rows, hint="row") as row, em.loop(0, width, self.lanes, hint="j") as j:
-            at = self._listed(chunk + row.iv)
+            at = listed_row(em, self.list, chunk + row.iv)
             place = first + j.iv
             value = rounded(em, self.target, em.vload(self.sums, [row.iv, j.iv], self.type), element_of(out.type))
             em.vstore(value, out, [at, place], self._mask(place))

@@ -28,9 +28,9 @@ from .digits import has_room
 from .gemm_int8 import IntegerParts, IntegerProduct, int8_target
 from .gemm_packed import REGISTER_TILES, ROW_BLOCK, single_rows, sub_block_sums
 from .grouped import list_rows
-from .kernel import Accumulators, Body, Parts, Product, Scratch, row_blocks, write_kernel
+from .kernel import Accumulators, Body, Parts, Product, Scratch, listed_row, row_blocks, write_kernel
 from .panels import PANEL_ROWS, Panel, PanelLayout, find_layout
-from .quantized_rows import ExactRows, GivenRows, listed_row
+from .quantized_rows import ExactRows, GivenRows
 from .registry import Generator
 from .target import Target
 
@@ -70,11 +70,11 @@ class _Listed:
 
     def load(self, row: Index, k: Index) -> Value:
         """Element (row, k)."""
-        return self._em.load(self._x, [listed_row(self._em, [self._rows], self.first + row), k])
+        return self._em.load(self._x, [listed_row(self._em, self._rows, self.first + row), k])
 
     def vload(self, row: Index, k: Index) -> Value:
         """A vector of elements from (row, k) on."""
-        return self._em.vload(self._x, [listed_row(self._em, [self._rows], self.first + row), k], self._type)
+        return self._em.vload(self._x, [listed_row(self._em, self._rows, self.first + row), k], self._type)
 
 
 class _Experts:
@@ -93,7 +93,7 @@ class _Experts:
     def store(self, sums: Accumulators, group: Index, rows: tuple[Index, Index], output: Value) -> None:
         """The first rows of sums, to where the list has them; rows: the first one's place in it, how many."""
         with self.em.loop(0, rows[1], hint="row") as row:
-            place = listed_row(self.em, [self.list], rows[0] + row.iv)
+            place = listed_row(self.em, self.list, rows[0] + row.iv)
             sums.finish([], [output], group, place, 1, row.iv)
 
 

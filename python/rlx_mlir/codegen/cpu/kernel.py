@@ -33,6 +33,7 @@ __all__ = [
     "block_counts",
     "line_columns",
     "need_floats",
+    "listed_row",
     "needed_tiles",
     "one_or_many",
     "row_blocks",
@@ -242,6 +243,11 @@ def row_tiles(
         with _guarded(em, done, count, size) as first:
             tile(first, size)
         done = done + count * size
+
+
+def listed_row(em: Emitter, rows: Value, place: Index) -> Value:
+    """The row that stands at a place of a list of i64."""
+    return em.cast("arith.index_cast", em.load(rows, [place]), "index")
 
 
 def one_or_many(em: Emitter, steps: Index, one: Callable[[], None] | None, many: Callable[[Index], None]) -> None:

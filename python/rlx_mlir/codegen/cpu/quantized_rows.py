@@ -21,7 +21,7 @@ from rlx_mlir.formats.panels import PanelLayout
 from .block_quantize import quantized
 from .byte_dots import bias_of
 from .digits import BASE_BITS, has_room, split, store_digits
-from .kernel import Product, Scratch, row_count
+from .kernel import Product, Scratch, listed_row, row_count
 from .panels import RUN
 from .target import Target
 
@@ -126,13 +126,6 @@ LISTED = ("listed", memref((None,), "i64"))
 """The operand that lists rows by their number."""
 
 
-def listed_row(em: Emitter, lists: Sequence[Value], row: Index) -> Index:
-    """The row that is at a place of a list, where there is one."""
-    for rows in lists:
-        row = em.cast("arith.index_cast", em.load(rows, [row]), "index")
-    return row
-
-
 @dataclass(frozen=True)
 class _Base:
     """What both kinds of rows know of a product: the target, K, the layout of the weights; bits of an integer, and
@@ -153,6 +146,10 @@ class _Base:
     def part(self) -> int:
         """Elements of a part."""
         return RUN // self.parts
+
+    def place(self, em: Emitter, operands: Sequence[Value], row: Index) -> Index:
+        """The row of the operands that is read as so many-th: the last operand lists them, where they are listed."""
+        return listed_row(em, operands[-1], row) if self.listed else row
 
     def tables(self, rows: Index, scratch: Scratch) -> Tables:
         """Scratch memory for so many rows."""
@@ -202,15 +199,16 @@ class GivenRows(_Base):
     def memory(self, em: Emitter, operand: Value, scratch: Scratch) -> Tables:
         """For all rows, or for a block of them."""
         rows = row_count(em, operand)
-        own = self.tables(rows if self.block is None else em.imin(rows, self.block), scratch)
+        rows = rows if self.block is None else em.imin(rows, self.block)
+        own = self.tables(rows, scratch)
         return replace(own, scale=scratch.take([rows, self.k // RUN], "f32")) if self.listed else own
 
     def read(self, em: Emitter, operands: list[Value], memory: Tables, first: Index, count: Index) -> QuantizedRows:
         """The rows as they are, or their digits."""
-        (q, scale, total), listed = (em.rows(value) for value in operands[:3]), operands[3:]
+        q, scale, total = (em.rows(value) for value in operands[:3])
 
         def place(row: Index) -> Index:
-            return listed_row(em, listed, row + first)
+            return self.place(em, operands, row + first)
 
         if memory.digits is not None:
             split(em, self.target, q, memory.digits, (place, count), self.k)
@@ -294,13 +292,13 @@ class ExactRows(_Base):
 
     def read(self, em: Emitter, operands: list[Value], memory: Tables, first: Index, count: Index) -> QuantizedRows:
         """The rows, quantised."""
-        x, listed = em.rows(operands[0]), operands[1:]
+        x = em.rows(operands[0])
         digits, lanes = DIGITS[self.bits], self.target.lanes("f32")
         assert memory.scale is not None
         assert memory.flags is not None
         assert memory.digits is not None
         with em.loop(0, count, hint="row") as row:
-            zero, place = em.const(0.0, "f32"), listed_row(em, listed, row.iv + first)
+            zero, place = em.const(0.0, "f32"), self.place(em, operands, row.iv + first)
             with em.loop(0, self.k // RUN, 1, zero, hint="block") as block:
                 start = block.iv * RUN
                 scale, largest, numbers = quantized(em, self.target, x, place, start, self.bits)

@@ -59,7 +59,6 @@ MODULES = (
     "grouped_panels",
     "copies",
     "transpose",
-    "copies",
     "broadcast",
     "top_k",
     "gather",

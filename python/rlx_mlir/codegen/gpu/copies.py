@@ -16,7 +16,7 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.gpu.kernel import Constants, DeviceKernel, HostEmitter, write_sized_kernel
-from rlx_mlir.codegen.moves import Copy, copies_of, moves_last, product
+from rlx_mlir.codegen.moves import Copy, copies_of, moves_last, places_of, product
 from rlx_mlir.codegen.specs import MoveSpec
 
 THREADS = 256
@@ -77,15 +77,8 @@ def own_vector(em: DeviceEmitter, sizes: Sequence[Index], lanes: int) -> Iterato
     number = em.wide(em.block()) * THREADS + em.wide(em.thread())
     *outer, last = sizes
     per_run = last // lanes
-
-    def places(rest: Index) -> Iterator[Index]:
-        for position, size in reversed(list(enumerate(outer))):
-            at = rest if position == 0 else rest % size
-            rest = rest // size
-            yield at
-
     with em.if_(em.cmpi("ult", number, em.wide(product([per_run, *outer])))):
-        yield number, number % per_run * lanes, places(number // per_run)
+        yield number, number % per_run * lanes, places_of(number // per_run, outer)
 
 
 def _vectors(copies: Sequence[Copy], element: str) -> tuple[int, ...]:
