@@ -14,6 +14,7 @@ import pytest
 import tiny_models
 from interpreted import load_interpreted
 from numpy_decoder import NumpyDecoder
+from state_checks import cut_in_parts, gone_back, gone_on_behind_its_prompt, same_states, taken_at_once
 
 from rlx_mlir.errors import ExecutionError, GGUFError, InputError, ModelFileError, RlxError, UnsupportedError
 from rlx_mlir.finetuning.graph import LossGraph
@@ -29,7 +30,7 @@ from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.model import Model
 from rlx_mlir.models.observed import Watch, build_observed
 from rlx_mlir.models.sampling import Sampler
-from rlx_mlir.models.session import Hidden, Session
+from rlx_mlir.models.session import Hidden
 from rlx_mlir.models.speculation import Prediction, Speculation
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(3, 290, 40)]
@@ -48,16 +49,6 @@ def model(path: Path) -> Model:
 
 def read(tmp_path: Path, **changes: Any) -> ModelConfig:
     return ModelConfig.from_gguf(GGUFFile(tiny_models.write(tmp_path / "m.gguf", changes, architecture="qwen35")))
-
-
-def states_of(session: Session) -> dict[str, np.ndarray]:
-    session._settle()
-    return session.states.copied()
-
-
-def same_states(one: Session, two: Session) -> None:
-    for (name, own), other in zip(states_of(one).items(), states_of(two).values(), strict=True):
-        np.testing.assert_array_equal(own, other, err_msg=name)
 
 
 # -- what is computed --------------------------------------------------------------------------------------------------
@@ -83,38 +74,20 @@ def test_layers_have_caches_or_states(path: Path) -> None:
 @pytest.mark.parametrize("cuts", [[1] * 9, [8, 1], [3, 6], [2, 2, 5]], ids=str)
 @pytest.mark.quick(4)
 def test_a_prompt_has_the_same_bits_wherever_it_is_cut(model: Model, cuts: list[int]) -> None:
-    whole, parts, at = model.session(), model.session(), 0
-    whole.feed(IDS[:9])
-    for count in cuts:
-        parts.feed(IDS[at : at + count])
-        at += count
-    np.testing.assert_array_equal(whole.logits, parts.logits)
+    whole, parts = cut_in_parts(model, IDS, cuts)
     same_states(whole, parts)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 17])
 @pytest.mark.quick(6)
 def test_tokens_at_once_have_the_bits_of_single_ones(model: Model, count: int) -> None:
-    one, many = model.session(), model.session()
-    for session in (one, many):
-        session.feed(IDS[:5])
-    rows = [one.step(token) for token in IDS[5 : 5 + count]]
-    np.testing.assert_array_equal(many.extend(IDS[5 : 5 + count]), np.stack(rows))
+    one, many = taken_at_once(model, IDS, count)
     same_states(one, many)
 
 
 @pytest.mark.parametrize("kept", range(9))
 def test_states_go_back_to_any_token_that_was_processed_at_once(model: Model, kept: int) -> None:
-    session, single = model.session(), model.session()
-    session.feed(IDS[:5])
-    single.feed(IDS[:5])
-    session.extend(IDS[5:13])
-    session.truncate(5 + kept)
-    for token in IDS[5 : 5 + kept]:
-        single.step(token)
-    assert session.tokens == single.tokens
-    same_states(session, single)
-    np.testing.assert_array_equal(session.step(9), single.step(9))
+    gone_back(model, IDS, kept)
 
 
 @pytest.mark.wide
@@ -317,21 +290,7 @@ def test_what_fails_leaves_the_session_as_it_was(model: Model) -> None:
 
 def test_conversations_go_on_behind_their_prompt(model: Model) -> None:
     """States are noted where a prompt ends: what begins as it did is processed from there, to the same bits."""
-    options: dict[str, Any] = {"greedy": True, "max_tokens": 5, "ignore_eos": True}
-    model.forget()
-    first = model.generate(IDS[:10], **options)
-    first.read()
-    longer = [*IDS[:10], *first.ids, 8, 9]
-    found = model.generate(longer, **options)
-    text = found.read()
-    assert (found.stats.reused_tokens, found.stats.prompt_tokens) == (10, 7)
-    model.forget()
-    again = model.generate(longer, **options)
-    assert (again.read(), again.ids) == (text, found.ids)
-    assert again.stats.reused_tokens == 0
-    other = model.generate([*IDS[:4], 5, 6, 7], **options)  # begins alike, but no states are of four tokens
-    other.read()
-    assert other.stats.reused_tokens == 0
+    gone_on_behind_its_prompt(model, IDS)
 
 
 @pytest.mark.wide

@@ -13,6 +13,7 @@ import scan_models
 import tiny_models
 from interpreted import load_interpreted
 from numpy_decoder import NumpyDecoder
+from state_checks import cut_in_parts, gone_back, gone_on_behind_its_prompt, same_states, taken_at_once
 
 from rlx_mlir.errors import GGUFError, ModelFileError, RlxError, UnsupportedError
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
@@ -27,7 +28,6 @@ from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.model import Model
 from rlx_mlir.models.programs import maxima
 from rlx_mlir.models.scan import Scan
-from rlx_mlir.models.session import Session
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 33)]
 COMPILED = ("mamba2", "jamba", "falcon-h1")
@@ -46,13 +46,6 @@ def model(path: Path) -> Model:
 
 def config_of(tmp_path: Path, architecture: str, **changes: Any) -> ModelConfig:
     return ModelConfig.from_gguf(GGUFFile(tiny_models.write(tmp_path / "m.gguf", changes, architecture=architecture)))
-
-
-def same_states(one: Session, two: Session) -> None:
-    for session in (one, two):
-        session._settle()
-    for (name, own), other in zip(one.states.copied().items(), two.states.copied().values(), strict=True):
-        np.testing.assert_array_equal(own, other, err_msg=name)
 
 
 def test_layers_have_caches_states_or_both(tmp_path: Path) -> None:
@@ -95,36 +88,19 @@ def test_compiled_equals_numpy(tmp_path: Path, architecture: str) -> None:
 @pytest.mark.parametrize("cuts", [[1] * 5, [4, 1], [1, 16, 16], [2, 31]], ids=str)
 def test_a_prompt_has_the_same_bits_wherever_it_is_cut(model: Model, cuts: list[int]) -> None:
     """Also in parts that are shorter than what a channel sees."""
-    whole, parts, at = model.session(), model.session(), 0
-    whole.feed(IDS[: sum(cuts)])
-    for count in cuts:
-        parts.feed(IDS[at : at + count])
-        at += count
-    np.testing.assert_array_equal(whole.logits, parts.logits)
+    whole, parts = cut_in_parts(model, IDS, cuts)
     same_states(whole, parts)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9])
 def test_tokens_at_once_have_the_bits_of_single_ones(model: Model, count: int) -> None:
-    one, many = model.session(), model.session()
-    for session in (one, many):
-        session.feed(IDS[:5])
-    rows = [one.step(token) for token in IDS[5 : 5 + count]]
-    np.testing.assert_array_equal(many.extend(IDS[5 : 5 + count]), np.stack(rows))
+    one, many = taken_at_once(model, IDS, count)
     same_states(one, many)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 7, 8])
 def test_states_go_back_to_any_token_that_was_processed_at_once(model: Model, kept: int) -> None:
-    session, single = model.session(), model.session()
-    session.feed(IDS[:5])
-    single.feed(IDS[:5])
-    session.extend(IDS[5:13])
-    session.truncate(5 + kept)
-    for token in IDS[5 : 5 + kept]:
-        single.step(token)
-    same_states(session, single)
-    np.testing.assert_array_equal(session.step(9), single.step(9))
+    gone_back(model, IDS, kept)
 
 
 def test_others_are_refused_and_forks_are_apart(model: Model) -> None:
@@ -176,20 +152,7 @@ def test_tokens_that_may_go_are_saved_as_those_that_stay(model: Model, tmp_path:
 def test_conversations_go_on_behind_their_prompt(model: Model) -> None:
     """Parts of prompts aren't kept where states are of the whole; what begins with that is processed from there."""
     assert model.prefixes is None
-    options: dict[str, Any] = {"greedy": True, "max_tokens": 5, "ignore_eos": True}
-    model.forget()
-    first = model.generate(IDS[:10], **options)
-    first.read()
-    longer = [*IDS[:10], *first.ids, 8, 9]
-    found = model.generate(longer, **options)
-    text = found.read()
-    assert (found.stats.reused_tokens, found.stats.prompt_tokens) == (10, 7)
-    model.forget()
-    again = model.generate(longer, **options)
-    assert (again.read(), again.ids) == (text, found.ids)
-    other = model.generate([*IDS[:4], 5, 6, 7], **options)
-    other.read()
-    assert (again.stats.reused_tokens, other.stats.reused_tokens) == (0, 0)
+    gone_on_behind_its_prompt(model, IDS)
 
 
 def test_rows_of_engines_are_taken_by_others(model: Model) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tiny_models
 from numpy_decoder import NumpyDecoder
+from state_checks import cut_in_parts, gone_back, same_states, taken_at_once
 
 from rlx_mlir.errors import GGUFError, ModelFileError, RlxError, UnsupportedError
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
@@ -21,7 +22,6 @@ from rlx_mlir.models.caches import cache_types, state_bytes
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.loading import load_model
 from rlx_mlir.models.model import Model
-from rlx_mlir.models.session import Session
 from rlx_mlir.models.short_conv import ShortConv
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 33)]
@@ -35,13 +35,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(path: Path) -> Model:
     return load_model(path, context=64, chunk=16)
-
-
-def same_states(one: Session, two: Session) -> None:
-    for session in (one, two):
-        session._settle()
-    for (name, own), other in zip(one.states.copied().items(), two.states.copied().values(), strict=True):
-        np.testing.assert_array_equal(own, other, err_msg=name)
 
 
 def test_layers_have_caches_or_states(path: Path) -> None:
@@ -62,36 +55,19 @@ def test_compiled_equals_numpy(path: Path) -> None:
 @pytest.mark.parametrize("cuts", [[1] * 5, [4, 1], [1, 16, 16], [2, 31]], ids=str)
 def test_a_prompt_has_the_same_bits_wherever_it_is_cut(model: Model, cuts: list[int]) -> None:
     """Also in parts that are shorter than what a channel sees."""
-    whole, parts, at = model.session(), model.session(), 0
-    whole.feed(IDS[: sum(cuts)])
-    for count in cuts:
-        parts.feed(IDS[at : at + count])
-        at += count
-    np.testing.assert_array_equal(whole.logits, parts.logits)
+    whole, parts = cut_in_parts(model, IDS, cuts)
     same_states(whole, parts)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9])
 def test_tokens_at_once_have_the_bits_of_single_ones(model: Model, count: int) -> None:
-    one, many = model.session(), model.session()
-    for session in (one, many):
-        session.feed(IDS[:5])
-    rows = [one.step(token) for token in IDS[5 : 5 + count]]
-    np.testing.assert_array_equal(many.extend(IDS[5 : 5 + count]), np.stack(rows))
+    one, many = taken_at_once(model, IDS, count)
     same_states(one, many)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 7, 8])
 def test_states_go_back_to_any_token_that_was_processed_at_once(model: Model, kept: int) -> None:
-    session, single = model.session(), model.session()
-    session.feed(IDS[:5])
-    single.feed(IDS[:5])
-    session.extend(IDS[5:13])
-    session.truncate(5 + kept)
-    for token in IDS[5 : 5 + kept]:
-        single.step(token)
-    same_states(session, single)
-    np.testing.assert_array_equal(session.step(9), single.step(9))
+    gone_back(model, IDS, kept)
 
 
 @pytest.mark.wide

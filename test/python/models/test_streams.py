@@ -12,6 +12,7 @@ import pytest
 import stream_models
 import tiny_models
 from interpreted import load_interpreted
+from state_checks import cut_in_parts, taken_at_once
 
 from rlx_mlir.errors import GGUFError, ModelFileError, RlxError, UnsupportedError
 from rlx_mlir.finetuning.graph import LossGraph
@@ -69,20 +70,11 @@ def test_files_may_lack_what_is_not_read(tmp_path: Path, path: Path) -> None:
 
 @pytest.mark.parametrize("cuts", [[4, 1], [1, 16, 16]], ids=str)
 def test_a_prompt_has_the_same_bits_wherever_it_is_cut(model: Model, cuts: list[int]) -> None:
-    whole, parts, at = model.session(), model.session(), 0
-    whole.feed(IDS[: sum(cuts)])
-    for count in cuts:
-        parts.feed(IDS[at : at + count])
-        at += count
-    np.testing.assert_array_equal(whole.logits, parts.logits)
+    cut_in_parts(model, IDS, cuts)
 
 
 def test_tokens_at_once_have_the_bits_of_single_ones(model: Model) -> None:
-    one, many = model.session(), model.session()
-    for session in (one, many):
-        session.feed(IDS[:5])
-    rows = [one.step(token) for token in IDS[5:13]]
-    np.testing.assert_array_equal(many.extend(IDS[5:13]), np.stack(rows))
+    taken_at_once(model, IDS, 8)
 
 
 def test_texts_are_the_same_beside_others(model: Model) -> None:
